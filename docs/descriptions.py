@@ -40,6 +40,8 @@ CONTEXT = {
     "bufferAlarms": "CloudWatch alarms of metrics that CapacityBuffers may follow, by name, separated by commas.",
     "bufferEvents": "Events that CapacityBuffers may follow, as `SOURCE/DETAIL-TYPE` separated by commas.",
     "bufferEventBus": "The bus of these events; default: `default`.",
+    "standby": "`on` lets functions stop and start instances of NodePools, which standby nodes need "
+    "([standby nodes](../standby-nodes.md)); default: `off`.",
 }
 
 SETTINGS_MEANINGS = {
@@ -48,6 +50,7 @@ SETTINGS_MEANINGS = {
     "table_name": "The DynamoDB table for data that may be lost: unavailable offerings, call budgets, wake-ups, "
     "decisions.",
     "planned_pods": "`nominated` or `off`: whether pods are nominated for the nodes that were launched for them.",
+    "standby": "`on` or `off`: whether instances may be stopped and started, for standby nodes.",
     "catalog_bucket": "The S3 bucket with instance types and prices.",
     "node_instance_profile": "The instance profile for node classes without role and instance profile.",
     "termination_queue_url": "The queue for starting and continuing drains.",
@@ -117,6 +120,10 @@ EVENTS = {
     "SecurityGroupsNotFound": "Node class: no security group matches its terms.",
     "SpotInterrupted": "NodeClaim: EC2 interrupts its spot instance in two minutes; it is deleted and replaced.",
     "SpotRebalanceRecommendation": "NodeClaim: EC2 recommends replacing its spot instance.",
+    "StandbyNotPossible": "NodePool with `tenon.sh/standby`: why it has fewer standby nodes.",
+    "StandbyNotStarted": "NodeClaim: its standby node couldn't be started; another node is launched for its pods.",
+    "StandbyNotStopped": "NodeClaim: EC2 refuses to stop its instance, which is to be kept on standby.",
+    "StandbyRemoved": "NodeClaim: why its standby node is removed or replaced.",
     "SubnetsNotFound": "Node class: no subnet matches its terms.",
     "Unauthorized": "Node class: the function's role lacks the named permission.",
     "Unconsolidatable": "Node: why it can't be consolidated.",

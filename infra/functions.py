@@ -77,6 +77,7 @@ def environment(function: str, on: PermissionScope, nodes: NodeRole, options: St
         "buffer_queues": json.dumps(options.buffer_queues),
         "buffer_alarms": json.dumps(options.buffer_alarms),
         "buffer_events": json.dumps([str(event) for event in options.buffer_events]),
+        "standby": "on" if options.standby else "off",
     }
     if function in queues.dead_letters:
         values["dead_letter_queue_url"] = queues.dead_letters[function].queue_url

@@ -61,6 +61,8 @@ class PermissionScope:
     buffer_queues: Sequence[str] = ()
     buffer_alarms: Sequence[str] = ()
     """Names of the queues and alarms that CapacityBuffers may follow."""
+    standby: bool = False
+    """Whether NodePools may have standby nodes."""
 
     def ec2(self, *resources: str, shared: bool = False) -> list[str]:
         """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
@@ -227,6 +229,14 @@ def _terminate(on: PermissionScope) -> list[iam.PolicyStatement]:
     ]
 
 
+def _standby(function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    # Only instances of this cluster that belong to a NodePool. One function stops them, those that launch start them.
+    own_nodes = {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}}
+    if function == function_sizes.LIFECYCLE:
+        return [_allow("StopOwned", ["ec2:StopInstances"], on.ec2("instance"), own_nodes)]
+    return [_allow("StartOwned", ["ec2:StartInstances"], on.ec2("instance"), own_nodes)]
+
+
 def _delete_templates(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [
         _any_resource("ReadTemplates", ["ec2:DescribeLaunchTemplates"], on.in_region),
@@ -318,6 +328,8 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
             allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
         case "buffer_queues" | "buffer_alarms":
             allowed = _read_sources(setting, on)
+        case "standby":
+            allowed = _standby(function, on) if on.standby else []
         case "cluster_name" | "node_instance_profile" | "planned_pods" | "buffer_events":
             allowed = []  # a name or an option
         case _:

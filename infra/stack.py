@@ -72,6 +72,7 @@ class TenonStack(Stack):
                 kms_keys=options.kms_keys,
                 buffer_queues=options.buffer_queues,
                 buffer_alarms=options.buffer_alarms,
+                standby=options.standby,
             ),
             nodes=nodes,
             options=options,

@@ -47,6 +47,7 @@ KEYS = (
     "bufferAlarms",
     "bufferEvents",
     "bufferEventBus",
+    "standby",
 )
 """All context keys."""
 
@@ -78,6 +79,7 @@ class StackOptions:
     "nominated" lets the lifecycle function nominate pods for the nodes planned for them. ``buffer_queues`` and
     ``buffer_alarms`` are the names of SQS queues and CloudWatch alarms that CapacityBuffers may follow, and
     ``buffer_events`` events on the bus ``buffer_event_bus``.
+    ``standby`` gives the rights to stop and start instances, which NodePools' standby nodes need.
     """
 
     cluster: str
@@ -99,6 +101,7 @@ class StackOptions:
     alarm_topic: str = ""
     tracing: bool = False
     planned_pods: PlannedPods = "nominated"
+    standby: bool = False
     buffer_queues: tuple[str, ...] = ()
     buffer_alarms: tuple[str, ...] = ()
     buffer_events: tuple[Event, ...] = ()
@@ -266,6 +269,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     function_architecture = _one_of(context, "functionArchitecture", "arm64", "amd64")
     tracing = _one_of(context, "tracing", "off", "active")
     planned_pods = _one_of(context, "plannedPods", "nominated", "off")
+    standby = _one_of(context, "standby", "off", "on")
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
@@ -299,4 +303,5 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         buffer_alarms=_sources(context, "bufferAlarms", labels.CLOUDWATCH_ALARM),
         buffer_events=_events(context),
         buffer_event_bus=_bus(context),
+        standby=standby == "on",
     )

@@ -209,7 +209,7 @@ class ChangeDetector:
 
     def _node_updated(self, node: WatchedNode, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
         key = node.key
-        initializing = node.is_managed and not node.is_initialized
+        initializing = node.is_managed and not (node.is_initialized or node.is_standby)
         before = self._nodes.get(key)
         after = _NodeState.of_node(node)
         self._nodes[key] = after

@@ -198,6 +198,11 @@ class WatchedNode(Struct):
         return self.is_ready and self.metadata.labels.get(names.INITIALIZED) == "true"
 
     @property
+    def is_standby(self) -> bool:
+        """Whether the node is kept stopped, or on its way there: it isn't initialized until a decision needs it."""
+        return names.STANDBY in self.metadata.labels
+
+    @property
     def is_deleting(self) -> bool:
         """Whether the node is being deleted and the termination function must drain it."""
         return self.metadata.deletion_timestamp is not None and (

@@ -8,7 +8,9 @@ A second cloud must provide one class with the methods of :class:`CloudProvider`
   (``karpenter.sh/nodepool``), the NodeClaim (``karpenter.sh/nodeclaim``) and the launch group
   (``tenon.sh/launch-group``);
 - a node class kind with a status that says what its selectors select, and whether it is ready;
-- repeatable launches: a run may die after any call, and the next one passes the same NodeClaims to ``create``.
+- repeatable launches: a run may die after any call, and the next one passes the same NodeClaims to ``create``;
+- for standby nodes, instances that can be stopped, keep what is on their disk and their name, and are started again; a
+  cloud without them leaves NodePools' annotation ``tenon.sh/standby`` without effect.
 
 Everything else (scheduling, disruption, eviction, conditions) works on the values of this module.
 """
@@ -149,6 +151,17 @@ class CloudProvider(Protocol):
         Requests of one launch group may share a call. Offerings without capacity are remembered for
         :meth:`list_instance_types`. Repeating the call for the same NodeClaims never launches a second instance.
         """
+        ...
+
+    def start(self, claims: Sequence[NodeClaim], *, now: datetime) -> tuple[LaunchFailure, ...]:
+        """Start the stopped instances of these NodeClaims; returns the failures. Repeating is harmless.
+
+        Offerings without capacity are remembered, as by :meth:`create`.
+        """
+        ...
+
+    def stop(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """Stop the instances, so that only their volumes cost; returns the error by instance. Repeating is harmless."""
         ...
 
     def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:

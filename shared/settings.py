@@ -30,7 +30,8 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
     """The settings of functions that provision.
 
     The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.
-    ``planned_pods``: whether pods are nominated for the nodes that are planned for them.
+    ``planned_pods``: whether pods are nominated for the nodes that are planned for them. ``standby``: whether instances
+    may be stopped and started, so that NodePools can have standby nodes.
     """
 
     event_bus_name: str
@@ -38,6 +39,7 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
     catalog_bucket: str
     node_instance_profile: str
     planned_pods: Literal["nominated", "off"] = "nominated"
+    standby: Literal["on", "off"] = "off"
 
 
 S = TypeVar("S", bound=Settings)

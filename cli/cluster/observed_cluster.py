@@ -20,6 +20,7 @@ from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.decision import Problem, SchedulingPolicies
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.standbys import without_standbys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,9 +87,15 @@ def chunks_by_node(snapshot: Snapshot) -> dict[str, int]:
     """By node: the chunks of CapacityBuffers that have their room there, after the pods."""
     if not snapshot.capacity_buffers:
         return {}
+    snapshot = without_standbys(snapshot)
     no_types: dict[str, tuple[()]] = {p.name: () for p in snapshot.node_pools}
     decision = schedule(Problem(snapshot=snapshot, instance_types=no_types))
     return {name: len(chunks) for name, chunks in decision.chunks.items()}
+
+
+def without_standby_nodes(observed: ObservedCluster) -> ObservedCluster:
+    """The same without standby nodes, as functions decide."""
+    return with_snapshot(observed, without_standbys(observed.snapshot))
 
 
 def with_snapshot(observed: ObservedCluster, snapshot: Snapshot) -> ObservedCluster:

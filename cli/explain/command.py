@@ -62,6 +62,7 @@ def explain(
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim or buffer with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster.observed_cluster import without_standby_nodes  # noqa: PLC0415 (the same)
             from cli.explain import (  # noqa: PLC0415 (the same)
                 capacity_buffers,
                 explanation,
@@ -71,15 +72,16 @@ def explain(
                 pods,
             )
 
+            deciding = without_standby_nodes(observed)
             match resource:
                 case "pod":
-                    result = pods.explain(observed, name if "/" in name else f"{namespace}/{name}")
+                    result = pods.explain(deciding, name if "/" in name else f"{namespace}/{name}")
                 case "buffer":
-                    result = capacity_buffers.explain(observed, name if "/" in name else f"{namespace}/{name}")
+                    result = capacity_buffers.explain(deciding, name if "/" in name else f"{namespace}/{name}")
                 case "node":
                     result = nodes.explain(observed, name)
                 case "nodepool":
-                    result = node_pools.explain(observed, name)
+                    result = node_pools.explain(deciding, name)
                 case _:
                     result = node_claims.explain(observed, name)
             if as_json:

@@ -12,6 +12,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
+from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
 from shared.disruption.disruption_queue import queue_entry
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ _SHOWN_CONDITIONS = (
     nodeclaim.LAUNCHED, nodeclaim.REGISTERED, nodeclaim.INITIALIZED, nodeclaim.EMPTY, nodeclaim.DRIFTED,
     nodeclaim.DISRUPTION_REASON, nodeclaim.DRAINED, nodeclaim.VOLUMES_DETACHED, nodeclaim.INSTANCE_TERMINATING,
 )  # fmt: skip
+
+
+STANDBY_REASONS = {
+    WARMING: "its NodePool asks for standby nodes; its instance is stopped when its DaemonSets' pods are ready",
+    STOPPED: "its instance is stopped, and is started when pods need a node; until then it costs its volumes only",
+    STARTING: "pods need it, so its instance is being started",
+}
 
 
 def explain(observed: ObservedCluster, name: str) -> Explanation:
@@ -64,6 +72,8 @@ def _state(claim: NodeClaim, now: datetime) -> tuple[str, str, str]:
     disruption = f"{entry.reason}: {entry.message}" if entry is not None else ""
     if claim.metadata.deletion_timestamp is not None:
         return "is being deleted", _deletion(claim, disruption or "it was deleted"), "leaving"
+    if standby_state(claim) in {STOPPED, STARTING}:
+        return "is kept on standby", STANDBY_REASONS[standby_state(claim)], "standby"
     for type_, state, default_reason in _STEPS:
         if not is_true(claim.status.conditions, type_):
             return state, _step_reason(claim, type_, default_reason, now), type_

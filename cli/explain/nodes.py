@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.observed_cluster import disruption_view
+from cli.cluster.observed_cluster import disruption_view, without_standby_nodes
 from cli.cluster.pricing import offering_key, offering_prices
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.explain.node_checks import NodeChecks
+from cli.explain.node_claims import STANDBY_REASONS
 from cli.plan import planning
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
+from shared.api.standby import standby_state
 from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
@@ -48,11 +50,14 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
     )
     if node is None:
         raise UsageError(f"there is no node {name}{_similar(observed, name)}")
+    claim = _claim_of(observed, node)
+    if claim is None or not standby_state(claim):
+        observed = without_standby_nodes(observed)
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     view = planning.with_empty_conditions(disruption_view(observed, resolved_pools))
     view = replace(view, nominated=view.nominated | _nominated(observed, resolved_pools))
     explanation = _NodeExplanation(
-        observed=observed, resolved_pools=resolved_pools, view=view, node=node, claim=_claim_of(observed, node)
+        observed=observed, resolved_pools=resolved_pools, view=view, node=node, claim=claim
     ).explain()
     history = observed.history
     return explanation.with_history(history.events(node.ref), history.decisions(node.metadata.name))
@@ -167,8 +172,9 @@ class _NodeExplanation:
         if disrupting is not None:
             return disrupting
         if not is_true(claim.status.conditions, nodeclaim.INITIALIZED):
-            reason = f"it is not initialized; `tenon explain nodeclaim {claim.name}` says why"
-            return self._explanation("is kept", reason, "not initialized")
+            standby = STANDBY_REASONS.get(standby_state(claim), "")
+            reason = standby or f"it is not initialized; `tenon explain nodeclaim {claim.name}` says why"
+            return self._explanation("is kept", reason, "standby" if standby else "not initialized")
         pool_name = node.metadata.labels.get(names.NODEPOOL, "")
         pool = self.view.pools.get(pool_name)
         if pool is None:

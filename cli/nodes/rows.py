@@ -15,6 +15,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
+from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
 from shared.disruption.disruption_queue import is_queued, queue_entry
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ READY, INITIALIZING, LAUNCHED, PENDING, DELETING, NOT_READY = (
     "ready", "initializing", "launched", "pending", "deleting", "not ready",
 )  # fmt: skip
 EMPTY, DRIFTED, CORDONED = "empty", "drifted", "cordoned"
+STANDBY_STATES = {WARMING: "warming up", STOPPED: "standby", STARTING: "starting"}
+"""What standby nodes are shown as."""
 DISRUPTING = "disrupting"
 
 
@@ -35,8 +38,9 @@ DISRUPTING = "disrupting"
 class Row:
     """One node, or a NodeClaim without one.
 
-    ``price`` is USD per hour, None if it is unknown. ``requested`` is the sum of its pods' requests; ``pods`` counts
-    all pods but those of DaemonSets and static pods. ``chunks`` are those of CapacityBuffers that have their room here.
+    ``price`` is USD per hour, None if it is unknown; a stopped instance's is 0, as its volumes aren't counted anywhere.
+    ``requested`` is the sum of its pods' requests; ``pods`` counts all pods but those of DaemonSets and static pods.
+    ``chunks`` are those of CapacityBuffers that have their room here.
     ``why`` is the reason for a disruption.
     """
 
@@ -122,7 +126,7 @@ def _node_row(
         instance_type=key[0],
         zone=key[1],
         capacity_type=key[2] if key[0] else "",
-        price=price(*key),
+        price=0.0 if state == STANDBY_STATES[STOPPED] else price(*key),
         created=node.metadata.creation_timestamp,
         pods=sum(not (is_daemon(p) or is_mirror(p)) for p in pods),
         requested=add(*(_requests(p) for p in pods)) if pods else {},
@@ -179,6 +183,8 @@ def _state(node: Node | None, claim: NodeClaim | None) -> tuple[str, str]:
             return mark.reason.lower() if mark is not None else DISRUPTING, why
         if not claim.status.provider_id:
             return PENDING, ""
+        if standby_state(claim):
+            return STANDBY_STATES[standby_state(claim)], ""
     if node is None:
         return LAUNCHED, ""
     return _node_state(node, claim), ""

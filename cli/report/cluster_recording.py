@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from cli.cluster.observed_cluster import chunks_by_node
+from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_key, offering_prices
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
@@ -20,6 +20,7 @@ from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
 from shared.api.quantity import QuantityError, add
+from shared.scheduling.standbys import without_stopped
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
     """The recording of the period that ends now."""
+    observed = with_snapshot(observed, without_stopped(observed.snapshot))
     start = observed.now - period
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from aws_lambda_powertools import Logger
+
     from functions.disruption.decision_records import DecisionRecorder
     from functions.disruption.settings import DisruptionSettings
     from shared.api.nodeclaim import NodeClaim
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
     from shared.disruption.command import Command, Removal
     from shared.disruption.disruption_queue import Rollback
+    from shared.disruption.disruption_state import DisruptionState
     from shared.snapshot import Snapshot
 
 
@@ -47,6 +50,7 @@ class CommandExecutor:
     recorder: Recorder
     settings: DisruptionSettings
     decisions: DecisionRecorder
+    logger: Logger
 
     def start(
         self, command: Command, replacements: Sequence[NodeClaim], snapshot: Snapshot, *, command_id: str, now: datetime
@@ -76,6 +80,19 @@ class CommandExecutor:
         for claim in removed if not replacements else ():
             self._delete(claim, entry)
         return written
+
+    def remove_standbys(self, state: DisruptionState, everything: Snapshot) -> None:
+        """Delete the NodeClaims of standby nodes that are surplus or outdated."""
+        if everything is state.snapshot:
+            return
+        # Imported here: few clusters have standby nodes.
+        from shared.disruption.standby_nodes import removals  # noqa: PLC0415
+
+        for removal in removals(state, everything):
+            claim = removal.claim
+            self.recorder.record(claim.ref, "Normal", "StandbyRemoved", removal.message)
+            self.logger.info("Removing a standby node", extra={"nodeclaim": claim.name, "why": removal.message})
+            writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
     def process_queue(self, snapshot: Snapshot, *, now: datetime) -> tuple[int, bool]:
         """Delete claims whose replacements are initialized, and roll back failed commands.

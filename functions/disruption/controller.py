@@ -38,6 +38,7 @@ from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, w
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.resolved_node_pools import node_class_of
+from shared.scheduling.standbys import without_standbys
 from shared.scheduling.state.buffer_chunks import resolved_buffers
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ class DisruptionController:
         self._replacements = Replacements(settings, self._client, self._recorder, logger=logger)
         self._decisions = DecisionRecorder(settings.table_name, self._recorder, logger=logger)
         self._executor = CommandExecutor(
-            client=self._client, recorder=self._recorder, settings=settings, decisions=self._decisions
+            client=self._client, recorder=self._recorder, settings=settings, decisions=self._decisions, logger=logger
         )
         self._command_count = 0
+        self._everything: Snapshot
+        """The last snapshot with the standby nodes, which no method knows."""
         self.report = DisruptionReport()
 
     def reconcile(self, *, consolidate: bool) -> DisruptionReport:
@@ -122,6 +125,7 @@ class DisruptionController:
         """
         with self._wait_for_lease() as lease:
             state, budgets = self._read_state()
+            self._executor.remove_standbys(state, self._everything)
             deleted, waiting = self._executor.process_queue(state.snapshot, now=state.now)
             self.report.removed += deleted
             state = write_conditions(self._client, state, logger=self._logger)
@@ -187,7 +191,8 @@ class DisruptionController:
     def _read_state(self) -> tuple[DisruptionState, BudgetTracker]:
         """The cluster's state now, still without instance types and prices, and its budgets."""
         now = runtime.current().now()
-        snapshot = read_snapshot(self._client, now=now)
+        self._everything = read_snapshot(self._client, now=now)
+        snapshot = without_standbys(self._everything)
         state = DisruptionState(snapshot=snapshot, now=now)
         decision = schedule_on_existing_nodes(state)
         nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 CACHE_TTL = timedelta(minutes=5)
 _CACHE_KEY = "disruption:networks"
-_RUNNING = frozenset({"pending", "running"})
+_EXISTING = frozenset({"pending", "running", "stopping", "stopped"})
+"""Standby nodes are stopped, and drift as others do."""
 
 
 def instance_networks(cloud_provider: CloudProvider, *, now: datetime, logger: Logger) -> Mapping[str, InstanceNetwork]:
@@ -40,7 +41,7 @@ def instance_networks(cloud_provider: CloudProvider, *, now: datetime, logger: L
     networks = {
         i.provider_id: InstanceNetwork(subnet=i.subnet_id, security_groups=frozenset(i.security_groups))
         for i in instances
-        if i.state in _RUNNING
+        if i.state in _EXISTING
     }
     runtime.current().cache[_CACHE_KEY] = now, networks
     return networks

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption import interruption_records, proactive_replacement
+from functions.interruption import event_verification, interruption_records, proactive_replacement
 from functions.interruption.cordon_and_drain import Drain, Drainer
 from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
 from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, VerifiedEvent, verify
@@ -33,6 +33,7 @@ from shared.cluster.snapshot_reader import list_node_pools, read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
 from shared.provisioning.provisioner import Provisioner
+from shared.scheduling.standbys import without_standbys
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from functions.interruption.proactive_replacement import Replacement
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.provisioning.provisioner import ProvisioningReport
+    from shared.provisioning.launch_records import ProvisioningReport
     from shared.snapshot import Snapshot
     from shared.termination.delayed_eviction import DelayedPods
 
@@ -127,8 +128,9 @@ class InterruptionController:
             return []
         ids = {i for m in messages for i in m.event.notice.instance_ids}
         claims = self._node_claims.for_instances(ids, latest_event=max(m.event.time for m in messages))
-        pairs = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
-        self._report["unmanaged"] += len(messages) - len({m.id for m, _ in pairs})
+        named = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
+        pairs = [(m, c) for m, c in named if not event_verification.is_stopped_on_purpose(m.event.notice, c)]
+        self._report["unmanaged"] += len(messages) - len({m.id for m, _ in named})
         return pairs
 
     def _verify(self, pairs: Sequence[tuple[Message, NodeClaim]]) -> tuple[list[VerifiedEvent], set[str]]:
@@ -328,7 +330,7 @@ class InterruptionController:
         now = runtime.current().now()
         if not newly_marked and not self._has_marked_node_claims(now):
             return
-        snapshot = read_snapshot(self._client, now=now)
+        snapshot = without_standbys(read_snapshot(self._client, now=now))
         plan = proactive_replacement.plan_replacements(snapshot, now=now)
         for node in plan.cordon:
             self._drainer.cordon(node)

@@ -18,7 +18,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from functions.interruption.messages.notice import Evidence
+from functions.interruption.messages.state_change import STOPPING
 from shared.api import labels as names
+from shared.api.standby import standby_state
 
 if TYPE_CHECKING:
     from functions.interruption.batch import Message
@@ -62,6 +64,11 @@ class Verdict(Enum):
     """Don't act on it yet, and verify it again."""
     CONTRADICTED = "contradicted"
     """Drop it."""
+
+
+def is_stopped_on_purpose(notice: Notice, claim: NodeClaim) -> bool:
+    """Whether the instance of a standby node stops, as it does before it is kept; failed starts are found by sweeps."""
+    return notice.reason == STOPPING and bool(standby_state(claim))
 
 
 def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -> Verdict:

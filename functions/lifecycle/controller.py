@@ -32,6 +32,7 @@ from shared.cluster.lease import run_exclusively
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.launch import boot_failures
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
+from shared.scheduling.standbys import without_standbys, without_stopped
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -104,7 +105,8 @@ def _reconcile(
         )
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
-    nodepool_status.write_statuses(context, snapshot, node_classes, failures)
+    visible = without_standbys(snapshot)
+    nodepool_status.write_statuses(context, visible, node_classes, failures)
     if snapshot.capacity_buffers:
         # Imported here: few clusters have buffers, and the scheduler with numpy is a large part of a cold start.
         from functions.lifecycle import capacity_buffer_status  # noqa: PLC0415
@@ -112,17 +114,22 @@ def _reconcile(
         # A node that has just been initialized has room that this snapshot doesn't know of.
         outdated = context.report.initialized > initialized_before
         current = read_snapshot(client, now=context.now, leaving=None) if outdated else snapshot
-        capacity_buffer_status.write_statuses(context, current)
+        capacity_buffer_status.write_statuses(context, without_standbys(current))
     if resolve_node_classes:
         adoption.adopt(context, snapshot)
         launch_times.remember(context, snapshot)
     if compare_with_ec2:
         instances = context.cloud_provider.list()
         garbage_collection.collect(context, snapshot, instances)
-        node_repair.repair_nodes(context, snapshot)
+        node_repair.repair_nodes(context, visible)
+        if visible is not snapshot:
+            # Imported here: few clusters have standby nodes.
+            from functions.lifecycle import standby_nodes  # noqa: PLC0415
+
+            standby_nodes.sweep(context, snapshot, instances)
         unused_resources.delete_unused(context, snapshot, instances)
         context.report.cluster_metrics = cluster_metrics.report(
-            context.settings, snapshot, logger=context.logger, now=context.now
+            context.settings, without_stopped(snapshot), logger=context.logger, now=context.now
         )
         context.report.realised_price = realised_price.realise(
             context.settings,

@@ -22,10 +22,12 @@ from shared import hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
+from shared.api.standby import standby_state, was_standby
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
-from shared.scheduling.state.nominations import tried_version
+from shared.scheduling.standbys import without_standbys
+from shared.scheduling.state.nominations import planned_at, tried_version
 from shared.struct import Struct
 from shared.termination import garbage
 
@@ -62,6 +64,7 @@ def reconcile_nodeclaims(
     release = _eviction_release(context, snapshot, nodes)
     failures: dict[str, LivenessFailure] = {}
     with_node: list[tuple[NodeClaim, Node]] = []
+    standbys: list[tuple[NodeClaim, Node]] = []
     for claim in snapshot.node_claims:
         if claim.metadata.deletion_timestamp is not None:
             continue
@@ -71,7 +74,7 @@ def reconcile_nodeclaims(
             continue
         node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
         if node is not None:
-            with_node.append((claim, node))
+            (standbys if standby_state(claim) else with_node).append((claim, node))
             continue
         instance = unrecorded.by_nodeclaim.get(claim.name)
         if instance is not None:
@@ -83,7 +86,12 @@ def reconcile_nodeclaims(
         if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
             context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
-    nominations = _nominations(context, snapshot, with_node) if nominate else PodNominations()
+    if standbys:
+        # Imported here: few clusters have standby nodes.
+        from functions.lifecycle import standby_nodes  # noqa: PLC0415
+
+        standby_nodes.reconcile(context, standbys)
+    nominations = _nominations(context, without_standbys(snapshot), with_node) if nominate else PodNominations()
     _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)
     _clear_nominations(context, nominations.cleared)
@@ -290,7 +298,8 @@ def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
 
 def _count(context: ReconcileContext, claim: NodeClaim, condition_type: str) -> None:
     report = context.report
-    created = claim.metadata.creation_timestamp
+    # A node that was started from standby has waited before; its pods have waited since they were planned for it.
+    created = planned_at(claim) if was_standby(claim) else claim.metadata.creation_timestamp
     with context.report_lock:
         if condition_type == nodeclaim.REGISTERED:
             report.registered += 1

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Taint
     from shared.api.nodeclaim import NodeClaim
 
-_NODECLAIM_ONLY_ANNOTATIONS = frozenset({names.TERMINATION_TIMESTAMP, names.PLANNED_PODS, names.PLANNED_AT})
+_NODECLAIM_ONLY_ANNOTATIONS = frozenset(
+    {names.TERMINATION_TIMESTAMP, names.PLANNED_PODS, names.PLANNED_AT, names.STANDBY}
+)
 """Annotations that are not copied to the node: every watcher of nodes would receive the names of its pods."""
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from shared.settings import Settings
 
 
 class LifecycleSettings(Settings, frozen=True, kw_only=True):
     """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none.
 
-    ``table_name`` is that of the failures at boot and of the decision log.
+    ``table_name`` is that of the failures at boot and of the decision log. ``standby``: whether instances may be
+    stopped.
     """
 
     catalog_bucket: str
     table_name: str
     node_instance_profile: str
     termination_queue_url: str
+    standby: Literal["on", "off"] = "off"

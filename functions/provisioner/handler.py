@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.metrics import Metric
-    from shared.provisioning.provisioner import ProvisioningReport
+    from shared.provisioning.launch_records import ProvisioningReport
 
 logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")

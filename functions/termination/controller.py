@@ -28,6 +28,7 @@ from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
+from shared.api.standby import is_held
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
@@ -162,11 +163,13 @@ class TerminationController:
     def _drain(self, claim: NodeClaim, node: Node | None) -> None:
         """Carry out one step of the drain; a NodeClaim without a node to drain goes to instance termination.
 
+        So does a node that is kept on standby: it has no pods but DaemonSets', and its kubelet may not run.
+
         Raises:
             ConflictError: another writer has changed the NodeClaim since it was read.
             NotFoundError: the NodeClaim or the node is gone.
         """
-        if node is None or self._is_instance_gone(claim, node):
+        if node is None or is_held(claim) or self._is_instance_gone(claim, node):
             self._instance_termination.add(claim, node)
             return
         node = self._terminator.taint(node)

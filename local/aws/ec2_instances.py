@@ -86,7 +86,7 @@ class Ec2Instances:
         self.running: dict[str, Any] = {}
         """The instances in state running by id, moto's objects in order of launch or start."""
         self.stopped: set[str] = set()
-        """The ids of the instances that are stopping or stopped."""
+        """The ids of the instances that are stopping, stopped or being started again."""
 
     def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
         """Start a new instance: pending now, running a second later; a failing one is terminated then.
@@ -287,7 +287,7 @@ class Ec2Instances:
             self.running.pop(instance.id, None)
         if state in (STOPPING, STOPPED):
             self.stopped.add(instance.id)
-        else:
+        elif state != PENDING:
             self.stopped.discard(instance.id)
         # Sent in the next step: the caller gets its response first, as on EC2.
         self._state_events.append((instance.id, state))

@@ -62,5 +62,5 @@ class Machines(Protocol):
         ...
 
     def is_stopped(self, instance_id: str) -> bool:
-        """Whether the instance is stopping or stopped, so that it may run again."""
+        """Whether the instance is stopping, stopped or being started again, so that it still exists."""
         ...

@@ -39,7 +39,7 @@ class Ec2Machines:
         return [self._machine(instance) for instance in list(self._instances.running.values())]
 
     def is_stopped(self, instance_id: str) -> bool:
-        """Whether the instance is stopping or stopped, so that it may run again."""
+        """Whether the instance is stopping, stopped or being started again, so that it still exists."""
         return instance_id in self._instances.stopped
 
     def _machine(self, instance: Any) -> Machine:  # noqa: ANN401 - moto's instance

@@ -126,6 +126,10 @@ EVENT_UNTIL = "tenon.sh/event-until"
 LAUNCH_SECONDS = "tenon.sh/launch-seconds"
 """Annotation on a NodePool: how long its nodes take from the NodeClaim to initialization."""
 
+STANDBY = "tenon.sh/standby"
+"""Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node
+(:mod:`shared.api.standby`). Label on its node while it takes no pods."""
+
 WELL_KNOWN = frozenset(
     {
         ARCH,

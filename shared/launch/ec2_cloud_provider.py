@@ -13,12 +13,19 @@ from shared.launch import instances
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import Instance, InstanceNetwork, LaunchRequest, LaunchResult, ResolvedNodePools
+    from shared.cloud_provider import (
+        Instance,
+        InstanceNetwork,
+        LaunchFailure,
+        LaunchRequest,
+        LaunchResult,
+        ResolvedNodePools,
+    )
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
@@ -96,6 +103,27 @@ class EC2CloudProvider(Struct, kw_only=True):
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
         unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)
         return results
+
+    def start(self, claims: Sequence[NodeClaim], *, now: datetime) -> tuple[LaunchFailure, ...]:
+        """Start the NodeClaims' stopped instances, and remember the offerings that had no capacity.
+
+        Raises:
+            ClientError: DynamoDB failed.
+        """
+        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.launch import instance_power  # noqa: PLC0415 (the same)
+
+        failures = instance_power.start(claims)
+        unavailable = dict.fromkeys(offering for failure in failures for offering in failure.unavailable)
+        if unavailable:
+            unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)
+        return failures
+
+    def stop(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """Stop the instances; returns EC2's error by instance."""
+        from shared.launch import instance_power  # noqa: PLC0415 (see the module)
+
+        return instance_power.stop(instance_ids)
 
     def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:
         """Terminate the instances; returns those that EC2 knew."""

@@ -1,10 +1,12 @@
-"""Records what the launches of a decision cost: planned and bought price, in the decision log and in a log line.
+"""The report of a run of provisioning, and what the launches of a decision cost: planned and bought price.
 
+The latter goes to the decision log and a log line.
 The lifecycle function adds the realised price once the decision's pods run.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -12,17 +14,88 @@ from botocore.exceptions import ClientError
 from shared import aws, decision_log, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.cloud_provider import LaunchedInstance
+from shared.api.pods import waited
+from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.decision_log import LaunchRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import LaunchResult
+    from shared.cloud_provider import LaunchResult, ResolvedNodePools
+    from shared.scheduling.decision import Decision, UnschedulableReason
     from shared.settings import ProvisioningSettings
+    from shared.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledRound:
+    """A decision whose NodeClaims are ``created``; ``unlaunched`` are older ones without an instance.
+
+    ``nominated_claims`` has the NodeClaim's name for each pod that is expected on a node that doesn't exist yet.
+    ``missing_replicas`` says by static pool why not all of its replicas can be launched, ``missing_standbys`` the same
+    of standby nodes. ``recently_unavailable`` says why pods were unschedulable until offerings that had no capacity
+    some time ago were tried again.
+    """
+
+    decision: Decision
+    snapshot: Snapshot
+    resolved_pools: ResolvedNodePools
+    created: tuple[NodeClaim, ...]
+    unlaunched: tuple[NodeClaim, ...]
+    nominated_claims: Mapping[str, str]
+    missing_replicas: Mapping[str, str]
+    missing_standbys: Mapping[str, str]
+    recently_unavailable: Mapping[str, UnschedulableReason]
+
+
+@dataclass(kw_only=True)
+class ProvisioningReport:
+    """The results of all rounds.
+
+    ``planned_price`` and ``bought_price`` are those of the launched NodeClaims, USD per hour.
+    ``decision_seconds`` is the slowest decision, ``longest_pod_wait`` the longest wait of a pod for its NodeClaim (s).
+    Of the last round: ``unschedulable`` pods (namespace/name), ``unlaunched`` NodeClaims, the ``nominated_claims`` by
+    pod that is expected on a node that doesn't exist yet, and the ``snapshot`` that was decided from.
+    """
+
+    claims_created: int = 0
+    planned_price: float = 0.0
+    bought_price: float = 0.0
+    decision_seconds: float = 0.0
+    longest_pod_wait: float | None = None
+    launched: list[LaunchedInstance] = field(default_factory=list)
+    failed: list[LaunchFailure] = field(default_factory=list)
+    unschedulable: frozenset[str] = frozenset()
+    unlaunched: frozenset[str] = frozenset()
+    nominated_claims: Mapping[str, str] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+    @property
+    def throttled(self) -> bool:
+        """Whether EC2 throttled a call, so that the messages should be delivered again."""
+        return any(f.kind == "throttled" for f in self.failed)
+
+    def add_round(self, scheduled: ScheduledRound, results: Sequence[LaunchResult], *, now: datetime) -> None:
+        """Add a round's results."""
+        claims = (*scheduled.unlaunched, *scheduled.created)
+        launched = [r for r in results if isinstance(r, LaunchedInstance)]
+        self.claims_created += len(scheduled.created)
+        self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
+        if any(claim.pods for claim in scheduled.decision.new_node_claims):
+            self.longest_pod_wait = max(
+                self.longest_pod_wait or 0.0, longest_pod_wait(scheduled.decision, scheduled.snapshot, now)
+            )
+        self.launched += launched
+        self.planned_price += planned_price(claims, launched)
+        self.bought_price += sum(r.price for r in launched)
+        self.failed += [r for r in results if isinstance(r, LaunchFailure)]
+        self.unschedulable = frozenset(scheduled.decision.pod_errors)
+        self.nominated_claims, self.snapshot = scheduled.nominated_claims, scheduled.snapshot
+        self.unlaunched = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
 
 
 def planned_price(claims: Iterable[NodeClaim], launched: Iterable[LaunchedInstance]) -> float:
@@ -72,3 +145,9 @@ def record_launches(
         decision_log.put_launches(aws.dynamodb(), settings.table_name, record)
     except ClientError as error:
         logger.warning("Couldn't write to the decision log", extra={"decision": record.decision, "why": str(error)})
+
+
+def longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> float:
+    """The longest time in seconds that a pod has waited for one of the new NodeClaims."""
+    pods = {key for claim in decision.new_node_claims for key in claim.pods}
+    return max((waited(p, now=now) for p in snapshot.pods if p.key in pods), default=0.0)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from shared import parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import EventReason, to_json, with_condition
+from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
+from shared.api.standby import awaits_start
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -61,6 +62,18 @@ class Launcher:
         ``node_classes`` are the stored ones, for standalone NodeClaims.
         """
         now = runtime.current().now()
+        claims = tuple(claims)
+        starting = [c for c in claims if _is_starting(c)]
+        if starting:
+            # Imported here: few clusters have standby nodes.
+            from shared.provisioning.standby_nodes import StandbyStarter  # noqa: PLC0415
+
+            starter = StandbyStarter(
+                client=self.client, recorder=self.recorder, cloud_provider=self.cloud_provider, logger=self.logger
+            )
+            started = starter.start(starting, now=now)
+            remaining = [c for c in claims if c not in starting]
+            return (*started, *self.launch(remaining, resolved_pools, node_classes))
         requests = []
         types_cache: dict[tuple[str, frozenset[str]], tuple[InstanceType, ...]] = {}
         for claim in claims:
@@ -169,6 +182,17 @@ class Launcher:
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
             return
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
+
+
+def is_unlaunched(claim: NodeClaim) -> bool:
+    """Whether the NodeClaim needs an instance, or its standby node has to be started."""
+    if claim.metadata.deletion_timestamp is not None:
+        return False
+    return not is_true(claim.status.conditions, nodeclaim.LAUNCHED) or _is_starting(claim)
+
+
+def _is_starting(claim: NodeClaim) -> bool:
+    return names.STANDBY in claim.metadata.annotations and awaits_start(claim)
 
 
 def _launch_request(

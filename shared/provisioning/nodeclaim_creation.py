@@ -19,6 +19,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import add, format_resources, largest, parse_resources
+from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.scheduling.state import nominations
@@ -45,11 +46,13 @@ def new_node_claims(
     decision: str,
     prices: Mapping[tuple[str, ...], float] | None = None,
     nominate: bool = False,
+    standby: bool = False,
 ) -> tuple[NodeClaim, ...]:
     """The NodeClaims of planned nodes, not written yet; their names follow from the decision's id.
 
     ``prices`` are those that the nodes were planned with, in USD per hour by their pods and chunks.
-    ``nominate``: nodes that pending pods are planned for take no pods until these are nominated for them.
+    ``nominate``: nodes that pending pods are planned for take no pods until these are nominated for them; so do
+    ``standby`` nodes, which get their pods when they are started.
     """
     pools = {p.name: p for p in snapshot.node_pools}
     pending = {pod.key for pod in snapshot.pods if not pod.spec.node_name} if nominate else set()
@@ -61,7 +64,8 @@ def new_node_claims(
             decision=decision,
             price=(prices or {}).get(plan.pods + plan.chunks, plan.cheapest.price),
             name=f"{plan.node_pool}-{_suffix(decision, i)}",
-            nominate=not pending.isdisjoint(plan.pods),
+            nominate=not pending.isdisjoint(plan.pods) or (nominate and standby),
+            standby=standby,
         )
         for i, plan in enumerate(planned)
     )
@@ -103,6 +107,7 @@ def _new_node_claim(
     price: float,
     name: str,
     nominate: bool,
+    standby: bool,
 ) -> NodeClaim:
     """The NodeClaim of a planned node. NodeClaims of two decisions never share a launch group."""
     spec = _spec(planned, pool, nominate=nominate)
@@ -124,6 +129,7 @@ def _new_node_claim(
                 **_annotations(planned, pool, node_class, _launch_group(spec, labels, decision)),
                 names.PLANNED_PRICE: f"{price:.6f}",
                 names.DECISION: decision,
+                **({names.STANDBY: WARMING} if standby else {}),
             },
             finalizers=[names.TERMINATION_FINALIZER],
             owner_references=[owner],

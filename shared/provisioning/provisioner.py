@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
 from shared import aws, hints, parallel, runtime
 from shared.api import labels as names
-from shared.api import nodeclaim
-from shared.api.meta import is_true
-from shared.api.pods import waited
-from shared.cloud_provider import LaunchedInstance, LaunchFailure
+from shared.api.meta import EventReason
+from shared.cloud_provider import LaunchFailure
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
@@ -32,8 +31,8 @@ from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.displaced_pods import SETTLING_SECONDS, brake_for
-from shared.provisioning.launch_records import planned_price, record_launches
-from shared.provisioning.launching import Launcher, add_planned_pods
+from shared.provisioning.launch_records import ProvisioningReport, ScheduledRound, longest_pod_wait, record_launches
+from shared.provisioning.launching import Launcher, add_planned_pods, is_unlaunched
 from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
 from shared.provisioning.standalone_claims import with_standalone_pools
 from shared.scheduling.decision import Problem
@@ -47,10 +46,11 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import CloudProvider, LaunchResult, ResolvedNodePools
+    from shared.cloud_provider import CloudProvider, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.provisioning.standby_nodes import StandbyNodes
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.scheduling.state.displacements import Brake
     from shared.settings import ProvisioningSettings
@@ -64,25 +64,6 @@ _MAX_EVENTS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduledRound:
-    """A decision whose NodeClaims are ``created``; ``unlaunched`` are older ones without an instance.
-
-    ``nominated_claims`` has the NodeClaim's name for each pod that is expected on a node that doesn't exist yet.
-    ``missing_replicas`` says by static pool why not all of its replicas can be launched. ``recently_unavailable`` says
-    why pods were unschedulable until offerings that had no capacity some time ago were tried again.
-    """
-
-    decision: Decision
-    snapshot: Snapshot
-    resolved_pools: ResolvedNodePools
-    created: tuple[NodeClaim, ...]
-    unlaunched: tuple[NodeClaim, ...]
-    nominated_claims: Mapping[str, str]
-    missing_replicas: Mapping[str, str]
-    recently_unavailable: Mapping[str, UnschedulableReason]
-
-
-@dataclass(frozen=True, kw_only=True)
 class LeasedScheduler:
     """The scheduler of one run. ``holder`` is the lease's holder; ``run`` is the id that NodeClaims' names follow."""
 
@@ -92,6 +73,9 @@ class LeasedScheduler:
     holder: str
     run: str
     logger: Logger
+    buys_standbys: bool = False
+    unusable_standbys: set[str] = field(default_factory=set)
+    """The NodeClaims of standby nodes that couldn't be started in this run."""
 
     def schedule(self, attempt: int, leaving: frozenset[str]) -> ScheduledRound:
         """Schedule pending pods and those of ``leaving`` nodes (by name), which take no pods.
@@ -104,16 +88,22 @@ class LeasedScheduler:
         now = clock()
         with hold(self.client, cluster=self.settings.cluster_name, holder=self.holder, now=clock) as lease:
             snapshot = read_snapshot(self.client, now=now, leaving=leaving)
+            standby_nodes = self._standby_nodes(snapshot)
+            if standby_nodes is not None:
+                snapshot = standby_nodes.hidden
             resolved_pools = self._resolved_pools(snapshot, now)
             replicas, missing = self._create_replicas(lease, snapshot, resolved_pools, attempt)
             if replicas:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
             decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, leaving, now)
             brake = self._brake(decision, snapshot, now)
+            base = snapshot if brake is None else brake.snapshot
             if brake is not None:
-                decision, resolved_pools, recently_unavailable = self._decide(
-                    brake.snapshot, resolved_pools, leaving, now
-                )
+                decision, resolved_pools, recently_unavailable = self._decide(base, resolved_pools, leaving, now)
+            schedule = partial(_schedule, resolved_pools=resolved_pools, leaving=leaving)
+            if standby_nodes is not None:
+                decision = standby_nodes.use(decision, base, schedule, resolved_pools.instance_types)
+            if brake is not None:
                 decision = replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
             lease.check()
             planned = one_on_trial(
@@ -121,27 +111,46 @@ class LeasedScheduler:
             )
             prices = {c.pods + c.chunks: c.cheapest.price for c in decision.new_node_claims}
             decision_id = f"{self.run}/{attempt}"
+            starting, bought, missing_standbys = self._start_and_buy(
+                standby_nodes, decision, resolved_pools, decision_id=decision_id, buy=attempt == 0, now=now
+            )
+            snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *starting))
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=decision_id, prices=prices)
             add_planned_pods(self.client, decision, snapshot)
-        created = (*replicas, *claims)
+        created = (*replicas, *bought, *claims)
         created_names = {c.name for c in created}
         return ScheduledRound(
             decision=decision,
             snapshot=snapshot,
             resolved_pools=resolved_pools,
             created=created,
-            unlaunched=tuple(c for c in snapshot.node_claims if _is_unlaunched(c) and c.name not in created_names),
+            unlaunched=tuple(c for c in snapshot.node_claims if is_unlaunched(c) and c.name not in created_names),
             nominated_claims=_nominated_claims(decision, snapshot)
             | {pod: claim.name for p, claim in zip(planned, claims, strict=True) for pod in p.pods},
             missing_replicas=missing,
+            missing_standbys=missing_standbys,
             recently_unavailable=recently_unavailable,
+        )
+
+    def _standby_nodes(self, snapshot: Snapshot) -> StandbyNodes | None:
+        """The cluster's standby nodes; None if it has none and no NodePool asks for any."""
+        if all(names.STANDBY not in o.metadata.annotations for o in (*snapshot.node_pools, *snapshot.node_claims)):
+            return None
+        # Imported here: few clusters have standby nodes.
+        from shared.provisioning.standby_nodes import StandbyNodes  # noqa: PLC0415
+
+        return StandbyNodes(
+            client=self.client,
+            everything=snapshot,
+            enabled=self.settings.standby == "on",
+            unusable=self.unusable_standbys,
         )
 
     def _brake(self, decision: Decision, snapshot: Snapshot, now: datetime) -> Brake | None:
         """The brake on launching the same machine again for pods that lost theirs; a first machine has none."""
         if not decision.new_node_claims:
             return None
-        if not snapshot.node_claims and _longest_pod_wait(decision, snapshot, now) < SETTLING_SECONDS:
+        if not snapshot.node_claims and longest_pod_wait(decision, snapshot, now) < SETTLING_SECONDS:
             return None
         return brake_for(self.client, snapshot, decision, cluster=self.settings.cluster_name, logger=self.logger)
 
@@ -187,6 +196,32 @@ class LeasedScheduler:
         decision = f"{self.run}/{attempt}/static"
         return self._create_node_claims(planned, snapshot, resolved_pools, decision=decision), missing
 
+    def _start_and_buy(
+        self,
+        standby_nodes: StandbyNodes | None,
+        decision: Decision,
+        resolved_pools: ResolvedNodePools,
+        *,
+        decision_id: str,
+        buy: bool,
+        now: datetime,
+    ) -> tuple[tuple[NodeClaim, ...], tuple[NodeClaim, ...], Mapping[str, str]]:
+        """The standby nodes to start, the created ones that are missing, and by NodePool why it can't have them."""
+        if standby_nodes is None:
+            return (), (), {}
+        starting = standby_nodes.mark_starting(decision, decision_id=decision_id, now=now)
+        if not (buy and self.buys_standbys):
+            return starting, (), {}
+        from shared.provisioning import standby_purchases  # noqa: PLC0415 (as above)
+
+        snapshot = standby_nodes.after(starting)
+        plan = standby_purchases.plan_standbys(snapshot, resolved_pools, enabled=standby_nodes.enabled)
+        planned = standby_purchases.reserve(self.client, plan, cluster=self.settings.cluster_name, now=now)
+        bought = self._create_node_claims(
+            planned, snapshot, resolved_pools, decision=f"{decision_id}/standby", standby=True
+        )
+        return starting, bought, plan.problems
+
     def _create_node_claims(
         self,
         planned: Sequence[PlannedNodeClaim],
@@ -195,6 +230,7 @@ class LeasedScheduler:
         *,
         decision: str,
         prices: Mapping[tuple[str, ...], float] | None = None,
+        standby: bool = False,
     ) -> tuple[NodeClaim, ...]:
         claims = new_node_claims(
             planned,
@@ -203,6 +239,7 @@ class LeasedScheduler:
             decision=decision,
             prices=prices,
             nominate=self.settings.planned_pods == "nominated",
+            standby=standby,
         )
 
         def create(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
@@ -241,61 +278,12 @@ def _nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
     return {pod: name for name, pods in decision.existing_nodes.items() if name not in nodes for pod in pods}
 
 
-def _is_unlaunched(claim: NodeClaim) -> bool:
-    return claim.metadata.deletion_timestamp is None and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
-
-
-@dataclass(kw_only=True)
-class ProvisioningReport:
-    """The results of all rounds.
-
-    ``planned_price`` and ``bought_price`` are those of the launched NodeClaims, USD per hour.
-    ``decision_seconds`` is the slowest decision, ``longest_pod_wait`` the longest wait of a pod for its NodeClaim (s).
-    Of the last round: ``unschedulable`` pods (namespace/name), ``unlaunched`` NodeClaims, the ``nominated_claims`` by
-    pod that is expected on a node that doesn't exist yet, and the ``snapshot`` that was decided from.
-    """
-
-    claims_created: int = 0
-    planned_price: float = 0.0
-    bought_price: float = 0.0
-    decision_seconds: float = 0.0
-    longest_pod_wait: float | None = None
-    launched: list[LaunchedInstance] = field(default_factory=list)
-    failed: list[LaunchFailure] = field(default_factory=list)
-    unschedulable: frozenset[str] = frozenset()
-    unlaunched: frozenset[str] = frozenset()
-    nominated_claims: Mapping[str, str] = field(default_factory=dict)
-    snapshot: Snapshot | None = None
-
-    @property
-    def throttled(self) -> bool:
-        """Whether EC2 throttled a call, so that the messages should be delivered again."""
-        return any(f.kind == "throttled" for f in self.failed)
-
-    def add_round(self, scheduled: ScheduledRound, results: Sequence[LaunchResult], *, now: datetime) -> None:
-        """Add a round's results."""
-        claims = (*scheduled.unlaunched, *scheduled.created)
-        launched = [r for r in results if isinstance(r, LaunchedInstance)]
-        self.claims_created += len(scheduled.created)
-        self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
-        if any(claim.pods for claim in scheduled.decision.new_node_claims):
-            self.longest_pod_wait = max(
-                self.longest_pod_wait or 0.0, _longest_pod_wait(scheduled.decision, scheduled.snapshot, now)
-            )
-        self.launched += launched
-        self.planned_price += planned_price(claims, launched)
-        self.bought_price += sum(r.price for r in launched)
-        self.failed += [r for r in results if isinstance(r, LaunchFailure)]
-        self.unschedulable = frozenset(scheduled.decision.pod_errors)
-        self.nominated_claims, self.snapshot = scheduled.nominated_claims, scheduled.snapshot
-        self.unlaunched = frozenset(c.name for c in claims) - {r.claim_name for r in launched}
-
-
 class Provisioner:
     """One run. ``by`` is the function's name, ``run`` its request's id."""
 
     def __init__(self, settings: ProvisioningSettings, *, by: str, run: str, logger: Logger) -> None:
         self._settings = settings
+        self._by = by
         self._holder = f"{by}/{run}"
         self._run = run
         self._logger = logger
@@ -327,6 +315,7 @@ class Provisioner:
             holder=self._holder,
             run=self._run,
             logger=self._logger,
+            buys_standbys=self._by == "provisioner",
         )
         launcher = Launcher(
             client=self._client,
@@ -336,10 +325,11 @@ class Provisioner:
         )
         for attempt in range(MAX_ROUNDS):
             scheduled = scheduler.schedule(attempt, leaving)
-            self._report_missing_replicas(scheduled)
+            self._report_pools(scheduled)
             self._report_unschedulable(scheduled)
             claims = (*scheduled.unlaunched, *scheduled.created)
             results = launcher.launch(claims, scheduled.resolved_pools, scheduled.snapshot.node_classes)
+            scheduler.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
             report.add_round(scheduled, results, now=runtime.current().now())
             before = sum(catalog.price(n.metadata.labels) or 0.0 for n in scheduled.snapshot.nodes)
             record_launches(
@@ -372,12 +362,17 @@ class Provisioner:
             aws.events().put_events(Entries=[entry])
             raise
 
-    def _report_missing_replicas(self, scheduled: ScheduledRound) -> None:
-        """Log and record an event on each static pool whose replicas can't all be launched."""
-        for pool in scheduled.snapshot.node_pools if scheduled.missing_replicas else ():
-            if message := scheduled.missing_replicas.get(pool.name):
-                self._recorder.record(pool.ref, "Warning", "ReplicasMissing", message)
-                self._logger.warning("A static NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
+    def _report_pools(self, scheduled: ScheduledRound) -> None:
+        """Log and record an event on each NodePool whose replicas or standby nodes can't all be launched."""
+        missing = {
+            EventReason("ReplicasMissing"): scheduled.missing_replicas,
+            EventReason("StandbyNotPossible"): scheduled.missing_standbys,
+        }
+        for pool in scheduled.snapshot.node_pools if any(missing.values()) else ():
+            for reason, messages in missing.items():
+                if message := messages.get(pool.name):
+                    self._recorder.record(pool.ref, "Warning", reason, message)
+                    self._logger.warning("A NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
 
     def _report_unschedulable(self, scheduled: ScheduledRound) -> None:
         """Log and record an event on each unschedulable pod; not on pods that still run on a leaving node."""
@@ -390,9 +385,3 @@ class Provisioner:
                 continue
             self._recorder.record(pod.ref, "Warning", "FailedScheduling", error.message)
             self._logger.warning("A pod can't be scheduled", extra={"pod": key, "why": error.message})
-
-
-def _longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> float:
-    """The longest time in seconds that a pod has waited for one of the new NodeClaims."""
-    pods = {key for claim in decision.new_node_claims for key in claim.pods}
-    return max((waited(p, now=now) for p in snapshot.pods if p.key in pods), default=0.0)

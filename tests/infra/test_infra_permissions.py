@@ -172,16 +172,19 @@ _NODE_CLASS_ACTIONS = frozenset(
         "iam:ListInstanceProfilesForRole", "s3:GetObject", "ssm:GetParameter", "ssm:GetParameters",
     }
 )  # fmt: skip
+_POWER = frozenset({"ec2:StartInstances", "ec2:StopInstances"})
+"""Allowed with -c standby=on only."""
 NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # They create NodeClaims and launch instances; the termination function terminates them.
-    function_sizes.PROVISIONER: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
-    function_sizes.DISRUPTION: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
-    function_sizes.INTERRUPTION: frozenset({"ec2:TerminateInstances", "s3:PutObject"}),
+    function_sizes.PROVISIONER: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
+    function_sizes.DISRUPTION: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
+    function_sizes.INTERRUPTION: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
     # It lists instances, resolves node classes and remembers failures at boot.
     function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
-    | {"ec2:TerminateInstances"},
+    | {"ec2:TerminateInstances"}
+    | _POWER,
     # It gets, lists and terminates instances.
-    function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS,
+    function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS | _POWER,
 }
 """Calls in modules that the function imports for something else: EC2CloudProvider is one class for all functions, and
 only the catalog function saves the catalog. The functions run under exactly their policies in
@@ -214,6 +217,39 @@ def test_every_reachable_call_to_aws_is_allowed(function: str, granted: Granted)
 def test_only_called_actions_are_allowed(function: str, granted: Granted) -> None:
     writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set
     assert writing - reachable(function) - set(NOT_CALLED) == set()
+
+
+def test_standby_nodes_need_two_more_rights_and_only_where_they_are_asked_for(granted: Granted) -> None:
+    assert not [name for name in granted if _POWER & actions(granted, name)]
+    context = {"bundle": "source", "clusterSide": "printed", "standby": "on"}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+    template = json.loads((folder / "tenon-demo.template.json").read_text())
+    allowed = {
+        (action, role["Ref"].removeprefix("Functions").rstrip("0123456789ABCDEF"))
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::IAM::Policy"
+        for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        for role in resource["Properties"]["Roles"]
+        if action in _POWER
+        and statement["Condition"]
+        == {"StringEquals": OWNED, "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"}}
+    }
+    assert allowed == {
+        ("ec2:StopInstances", "LifecycleRole"),
+        ("ec2:StartInstances", "ProvisionerRole"),
+        ("ec2:StartInstances", "InterruptionRole"),
+    }
+    values = {
+        resource["Properties"]["FunctionName"]: resource["Properties"]["Environment"]["Variables"].get("TENON_STANDBY")
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function" and "FunctionName" in resource["Properties"]
+    }
+    assert {name.removeprefix("tenon-demo-") for name, value in values.items() if value == "on"} == {
+        "provisioner",
+        "interruption",
+        "lifecycle",
+    }
 
 
 def test_launching_functions_may_use_named_kms_keys_through_ec2_only() -> None:

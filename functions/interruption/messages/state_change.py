@@ -15,9 +15,10 @@ DETAIL_TYPE = "EC2 Instance State-change Notification"
 SHUTDOWN_TIMEOUT = timedelta(minutes=2)
 """How long the operating system may take to shut down; the drain is ended after that."""
 
+STOPPING = EventReason("InstanceStopping")
 _REASONS = {
-    "stopping": EventReason("InstanceStopping"),
-    "stopped": EventReason("InstanceStopping"),
+    "stopping": STOPPING,
+    "stopped": STOPPING,
     "shutting-down": EventReason("InstanceTerminating"),
     "terminated": EventReason("InstanceTerminating"),
 }

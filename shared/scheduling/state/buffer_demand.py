@@ -16,6 +16,7 @@ from shared.api.meta import condition
 from shared.api.nodeclaim import INITIALIZED
 from shared.api.pods import is_daemon, is_mirror, is_terminal, requests
 from shared.api.quantity import CPU
+from shared.api.standby import was_standby
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def _launch_times(claims: Iterable[NodeClaim]) -> Iterator[timedelta]:
     for claim in claims:
         initialized = condition(claim.status.conditions, INITIALIZED)
         created = claim.metadata.creation_timestamp
-        if initialized is None or initialized.status != "True" or created is None:
+        if initialized is None or initialized.status != "True" or created is None or was_standby(claim):
             continue
         if initialized.last_transition_time is not None:
             yield initialized.last_transition_time - created

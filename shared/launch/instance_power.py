@@ -1,0 +1,103 @@
+"""Stops and starts instances that are kept on standby.
+
+EC2 keeps a stopped instance's id, volumes and private address, and charges for the volumes only. It reserves no
+capacity: StartInstances may answer InsufficientInstanceCapacity, also for one instance of several.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from shared import aws
+from shared.api import labels as names
+from shared.aws import error_code
+from shared.cloud_provider import LaunchFailure, instance_id
+from shared.launch.fleet.errors import CAPACITY, THROTTLED, user_message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import FailureKind
+    from shared.instance_types.instance_type import OfferingKey
+
+
+def start(claims: Sequence[NodeClaim]) -> tuple[LaunchFailure, ...]:
+    """Start the NodeClaims' instances; returns the failures. Starting a running instance again is harmless.
+
+    The instances of one offering share a call; if it fails, they are started one by one until one has no capacity.
+    """
+    by_offering: dict[OfferingKey, list[NodeClaim]] = {}
+    for claim in claims:
+        by_offering.setdefault(_offering(claim), []).append(claim)
+    failures: list[LaunchFailure] = []
+    for offering, group in by_offering.items():
+        failures += _start_group(offering, group)
+    return tuple(failures)
+
+
+def stop(instance_ids: Sequence[str]) -> dict[str, str]:
+    """Stop the instances; returns EC2's error by instance. Stopping a stopped instance again is harmless."""
+    errors: dict[str, str] = {}
+    for known_id in instance_ids:
+        try:
+            aws.ec2().stop_instances(InstanceIds=[known_id])
+        except ClientError as error:
+            errors[known_id] = str(error)
+    return errors
+
+
+def _start_group(offering: OfferingKey, group: Sequence[NodeClaim]) -> list[LaunchFailure]:
+    error = _try_to_start(group)
+    if error is None:
+        return []
+    if len(group) == 1 or _kind(error) == "throttled":
+        return [_failure(claim, offering, error) for claim in group]
+    failures: list[LaunchFailure] = []
+    for number, claim in enumerate(group):
+        error = _try_to_start([claim])
+        if error is not None and _kind(error) == "capacity":
+            return [*failures, *(_failure(c, offering, error) for c in group[number:])]
+        if error is not None:
+            failures.append(_failure(claim, offering, error))
+    return failures
+
+
+def _try_to_start(claims: Sequence[NodeClaim]) -> ClientError | None:
+    try:
+        aws.ec2().start_instances(InstanceIds=[instance_id(c.status.provider_id) for c in claims])
+    except ClientError as error:
+        return error
+    return None
+
+
+def _kind(error: ClientError) -> FailureKind:
+    """As of a launch; an instance that EC2 doesn't know is gone."""
+    code = error_code(error)
+    if code in CAPACITY:
+        return "capacity"
+    if code in THROTTLED:
+        return "throttled"
+    return "gone" if code.startswith("InvalidInstanceID") else "configuration"
+
+
+def _failure(claim: NodeClaim, offering: OfferingKey, error: ClientError) -> LaunchFailure:
+    kind = _kind(error)
+    return LaunchFailure(
+        claim_name=claim.name,
+        kind=kind,
+        reason=error_code(error).replace(".", ""),
+        message=user_message(error_code(error), error.response["Error"].get("Message", "")),
+        unavailable=(offering,) if kind == "capacity" else (),
+    )
+
+
+def _offering(claim: NodeClaim) -> OfferingKey:
+    labels = claim.metadata.labels
+    return (
+        labels.get(names.CAPACITY_TYPE, ""),
+        labels.get(names.INSTANCE_TYPE, ""),
+        labels.get(names.ZONE, ""),
+    )

@@ -1,0 +1,43 @@
+"""`tenon` on a cluster with standby nodes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.world import World, sample_objects
+from local.world.options import Options
+from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.test_standby_nodes import STOPPED, pool, states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """A cluster with two stopped instances, and a kubeconfig for it."""
+    with World(cluster=CLUSTER, options=Options(context={"standby": "on"})) as world:
+        path = tmp_path / "kubeconfig"
+        path.write_text(world.kubectl_config())
+        world.apply(sample_objects.node_class(world))
+        world.apply(pool("2"))
+        world.run_until(lambda: states(world) == {STOPPED: 2}, limit=timedelta(minutes=10))
+        yield Desk(world, path)
+
+
+def test_they_are_shown_at_no_price_and_no_decision_counts_on_them(desk: Desk, tmp_path: Path) -> None:
+    shown = desk.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool=default").json
+    assert [(n["state"], n["price"]) for n in shown["nodes"]] == [("standby", 0.0)] * 2
+    name = shown["nodes"][0]["name"]
+    explained = desk.tenon("explain", "node", name).out
+    assert "its instance is stopped, and is started when pods need a node" in explained
+    (claim,) = (c for c in desk.world.claims() if c["status"]["nodeName"].startswith(name.partition(".")[0]))
+    assert "is kept on standby" in desk.tenon("explain", "nodeclaim", claim["metadata"]["name"]).out
+    assert "0 nodes" in desk.tenon("plan").out
+    html = tmp_path / "report.html"
+    assert ": 0 nodes" in desk.tenon("report", "-o", str(html), "--days", "0.1").out
+    assert name not in html.read_text()
