@@ -48,8 +48,9 @@ class WantedStandbys(Struct, kw_only=True):
 
 
 def wanted_standbys(pool: NodePool) -> WantedStandbys:
-    """What the NodePool's annotation asks for; nothing while the NodePool is being deleted."""
-    text = pool.metadata.annotations.get(names.STANDBY, "").strip()
+    """What the NodePool's annotation asks for, or its template's; nothing while the NodePool is being deleted."""
+    own, template = pool.metadata.annotations, pool.spec.template.metadata.annotations
+    text = own.get(names.STANDBY, template.get(names.STANDBY, "")).strip()
     if not text or pool.metadata.deletion_timestamp is not None:
         return WantedStandbys()
     match = _WANTED.fullmatch(text)

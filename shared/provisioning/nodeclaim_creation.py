@@ -177,7 +177,7 @@ def _annotations(
     planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, launch_group: str
 ) -> dict[str, str]:
     annotations = {
-        **pool.spec.template.metadata.annotations,
+        **{key: value for key, value in pool.spec.template.metadata.annotations.items() if key != names.STANDBY},
         names.NODEPOOL_HASH: hash_node_pool(pool),
         names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool),
         names.NODECLASS_HASH: hash_node_class(node_class),

@@ -134,7 +134,12 @@ class LeasedScheduler:
 
     def _standby_nodes(self, snapshot: Snapshot) -> StandbyNodes | None:
         """The cluster's standby nodes; None if it has none and no NodePool asks for any."""
-        if all(names.STANDBY not in o.metadata.annotations for o in (*snapshot.node_pools, *snapshot.node_claims)):
+        annotations = (
+            *(claim.metadata.annotations for claim in snapshot.node_claims),
+            *(pool.metadata.annotations for pool in snapshot.node_pools),
+            *(pool.spec.template.metadata.annotations for pool in snapshot.node_pools),
+        )
+        if not any(names.STANDBY in own for own in annotations):
             return None
         # Imported here: few clusters have standby nodes.
         from shared.provisioning.standby_nodes import StandbyNodes  # noqa: PLC0415

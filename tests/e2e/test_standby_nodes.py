@@ -119,6 +119,18 @@ def assert_no_failures(world: World) -> None:
     assert world.dead_letters() == []
 
 
+def test_the_templates_annotation_is_followed_and_started_nodes_are_like_any(world: World) -> None:
+    of_template = pool("")
+    of_template["spec"]["template"]["metadata"] = {"annotations": {names.STANDBY: "2"}}
+    start(world, of_template, count=2)
+    world.apply(web(1))
+    world.run_until(lambda: len(running(world)) == 1, limit=10 * MINUTE)
+    world.run_until(lambda: states(world) == {STOPPED: 2, "": 1}, limit=10 * MINUTE)
+    world.run_for(2 * MINUTE)
+    assert states(world) == {STOPPED: 2, "": 1}
+    assert_no_failures(world)
+
+
 def test_it_keeps_stopped_instances_on_which_only_daemons_ran(world: World) -> None:
     bound = BoundPods(world)
     world.apply(sample_objects.node_class(world))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import ObjectMeta, with_condition
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
-from shared.api.nodepool import NodePool
+from shared.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateMetadata
 from shared.api.standby import (
     STARTED,
     STARTING,
@@ -39,6 +40,14 @@ def claim(state: str, reason: str = "Launched") -> NodeClaim:
         metadata=ObjectMeta(name="c", annotations={names.STANDBY: state, "other": "kept"}),
         status=NodeClaimStatus(conditions=conditions),
     )
+
+
+def test_the_templates_annotation_counts_unless_the_nodepool_has_its_own() -> None:
+    template = NodeClaimTemplate(metadata=TemplateMetadata(annotations={names.STANDBY: "3"}))
+    of_template = NodePool(metadata=ObjectMeta(name="p"), spec=NodePoolSpec(template=template))
+    assert wanted_standbys(of_template).count == 3
+    own = replace(of_template, metadata=ObjectMeta(name="p", annotations={names.STANDBY: "1"}))
+    assert wanted_standbys(own).count == 1
 
 
 @pytest.mark.parametrize(
