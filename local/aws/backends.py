@@ -61,6 +61,13 @@ def eks(region: str) -> Any:  # noqa: ANN401 - see the module
     return eks_backends[ACCOUNT][region]
 
 
+def autoscaling(region: str) -> Any:  # noqa: ANN401 - see the module
+    """Auto Scaling's backend."""
+    from moto.autoscaling.models import autoscaling_backends  # noqa: PLC0415 - the same
+
+    return autoscaling_backends[ACCOUNT][region]
+
+
 def s3() -> Any:  # noqa: ANN401 - see the module
     """S3's backend, one for all Regions."""
     from moto.s3.models import s3_backends  # noqa: PLC0415 - the same

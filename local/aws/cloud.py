@@ -20,6 +20,8 @@ from moto.moto_api._internal import mock_random
 
 from local.aws import account, amis, backends, moto_patches, pricing_api, stack
 from local.aws.account_settings import AccountSettings
+from local.aws.auto_scaling import answers, managed_node_groups
+from local.aws.auto_scaling.groups import AutoScalingGroups
 from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import CapacityReservations
@@ -96,6 +98,7 @@ class Cloud:
             consistency=self.consistency,
         )
         self.account: account.Account
+        self.auto_scaling: AutoScalingGroups
         self.deployed: stack.DeployedStack
         self.fleets: Fleets
         self.functions: LambdaFunctions
@@ -136,6 +139,9 @@ class Cloud:
                 reservations=self.reservations,
                 launched=self.instances.launched,
             )
+            self.auto_scaling = AutoScalingGroups(
+                region=self.region, now=self._now, fleet=self.fleets.launch, consistency=self.consistency
+            )
             moto_patches.install(
                 stack,
                 now=self._now,
@@ -144,6 +150,10 @@ class Cloud:
                 consistency=self.consistency,
                 reservations=self.reservations,
                 prices=self.prices,
+                auto_scaling=[
+                    *answers.replacements(self.auto_scaling),
+                    *managed_node_groups.replacements(self.region, self.auto_scaling),
+                ],
                 event_buses=lambda: self.event_buses,  # they exist once the stack is deployed
             )
             self._stack = stack.pop_all()
@@ -215,7 +225,8 @@ class Cloud:
 
     def actors(self) -> list[Actor]:
         """The actors to step, in order."""
-        return [_LockedActor(self.instances, self.lock), self.event_buses, self.functions, self.queues]
+        on_moto = (_LockedActor(actor, self.lock) for actor in (self.instances, self.auto_scaling))
+        return [*on_moto, self.event_buses, self.functions, self.queues]
 
 
 class _LockedActor:

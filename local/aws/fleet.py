@@ -102,13 +102,18 @@ class Fleets:
                 )
             self._record(token, response, params, replayed=True)
             return response
-        response = self._create(params)
+        response = self.launch(params)
         if token:
             self._responses[token] = (fingerprint, response)
         self._record(token, response, params, replayed=False)
         return response
 
-    def _create(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def launch(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Launch as :meth:`create` for a service of AWS: the fleet isn't among the calls of the account's callers.
+
+        Raises:
+            EC2ClientError: as :meth:`create`.
+        """
         if params.get("Type") != "instant":
             raise EC2ClientError("InvalidParameterValue", "only fleets of type instant are supported here")
         target = params["TargetCapacitySpecification"]

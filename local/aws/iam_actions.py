@@ -7,52 +7,15 @@ operation that isn't listed here is an error, so that no call passes unchecked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from local.aws import iam_node_group_actions
 from local.aws.iam_policies import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    Params = Mapping[str, Any]
-    Tags = Mapping[str, str]
-
-
-class ResourceLookup(Protocol):
-    """The attributes of existing resources that permissions depend on."""
-
-    def tags(self, resource_id: str) -> Tags:
-        """The tags of an EC2 resource."""
-
-    def template(self, name_or_id: str) -> tuple[str, Mapping[str, Any]]:
-        """The id and the newest data of a launch template by its name or id; ("", {}) if there is none."""
-
-    def role_of(self, profile: str) -> str:
-        """The ARN of the role in an instance profile, by the profile's name; "" if there is none."""
-
-    def object_exists(self, bucket: str, key: str) -> bool:
-        """Whether the S3 object exists."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallContext:
-    """The account and Region of a call, and the resources there."""
-
-    account: str
-    region: str
-    resources: ResourceLookup
-    partition: str = "aws"
-
-    def arn(self, service: str, resource: str, *, region: str | None = None, account: str | None = None) -> str:
-        """An ARN; by default in the caller's Region and account."""
-        arn_region = self.region if region is None else region
-        arn_account = self.account if account is None else account
-        return f"arn:{self.partition}:{service}:{arn_region}:{arn_account}:{resource}"
-
-    def role(self, name: str) -> str:
-        """A role's ARN."""
-        return self.arn("iam", f"role/{name}", region="")
+    from local.aws.iam_context import CallContext, Params, Permission, Tags
 
 
 class UnknownCallError(LookupError):
@@ -73,13 +36,11 @@ def requests(service: str, operation: str, params: Params, at: CallContext, *, s
     ]
 
 
-Permission = tuple[str, str, dict[str, list[str]]]
-"""Action, resource, condition keys."""
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 _EC2_READS = (
     "AvailabilityZones", "CapacityReservations", "Images", "InstanceTypeOfferings", "InstanceTypes", "Instances",
-    "LaunchTemplates", "PlacementGroups", "SecurityGroups", "SpotInstanceRequests", "SpotPriceHistory", "Subnets",
-    "Volumes",
+    "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "SecurityGroups", "SpotInstanceRequests",
+    "SpotPriceHistory", "Subnets", "Volumes",
 )  # fmt: skip
 
 
@@ -330,7 +291,10 @@ def _put_events(params: Params, at: CallContext) -> Iterator[Permission]:
         yield "events:PutEvents", bus if bus.startswith("arn:") else at.arn("events", f"event-bus/{bus}"), context
 
 
-_WITHOUT_RESOURCE = frozenset({*(f"ec2:Describe{resources}" for resources in _EC2_READS), "pricing:GetProducts"})
+_WITHOUT_RESOURCE = frozenset(
+    {*(f"ec2:Describe{resources}" for resources in _EC2_READS), "pricing:GetProducts"}
+    | iam_node_group_actions.WITHOUT_RESOURCE
+)
 """Calls without resource-level permissions."""
 
 _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = {
@@ -380,4 +344,5 @@ _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = 
     "s3:ListObjectsV2": _on("s3:ListBucket", _bucket),
     "events:PutEvents": _put_events,
     "cloudwatch:DescribeAlarms": _describe_alarms,
+    **iam_node_group_actions.BY_CALL,
 }

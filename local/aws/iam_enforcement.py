@@ -20,7 +20,7 @@ from botocore.session import Session
 
 from local.aws import backends, iam_actions, iam_policies
 from local.aws.calls import CALLER
-from local.aws.iam_actions import CallContext
+from local.aws.iam_context import CallContext
 
 if TYPE_CHECKING:
     import threading
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
 _ACCESS_KEY_PREFIX = "ASIA"
 _SECRET = "local"  # noqa: S105 - nothing here checks a signature
-_ERROR_CODES = {"ec2": "UnauthorizedOperation", "iam": "AccessDenied", "s3": "AccessDenied", "sqs": "AccessDenied"}
+_ERROR_CODES = {
+    "ec2": "UnauthorizedOperation",
+    "iam": "AccessDenied",
+    "s3": "AccessDenied",
+    "sqs": "AccessDenied",
+    "autoscaling": "AccessDenied",
+}
+_PREFIXES = {"eventbridge": "events", "auto-scaling": "autoscaling"}
+"""The prefixes of actions that differ from botocore's name of the service."""
 _DEFAULT_ERROR_CODE = "AccessDeniedException"
 
 
@@ -114,7 +122,8 @@ class IamEnforcement:
         caller = self._callers.get(signing_key)
         if caller is None:
             return None
-        service = event_name.split(".")[1].lower().replace("eventbridge", "events")
+        service = event_name.split(".")[1].lower()
+        service = _PREFIXES.get(service, service)
         denied = self.first_denied(caller, service, model.name, context[_PARAMS])
         if denied is None:
             return None
@@ -149,11 +158,11 @@ class MotoResources:
     region: str
 
     def tags(self, resource_id: str) -> dict[str, str]:
-        """See :class:`iam_actions.ResourceLookup`."""
+        """See :class:`iam_context.ResourceLookup`."""
         return dict(backends.ec2(self.region).tags.get(resource_id, {}))
 
     def template(self, name_or_id: str) -> tuple[str, Mapping[str, Any]]:
-        """See :class:`iam_actions.ResourceLookup`."""
+        """See :class:`iam_context.ResourceLookup`."""
         backend = backends.ec2(self.region)
         ids = backend.launch_template_name_to_ids
         id_ = name_or_id if name_or_id in backend.launch_templates else ids.get(name_or_id, "")
@@ -161,14 +170,34 @@ class MotoResources:
         return (id_, template.versions[-1].data) if template is not None else ("", {})
 
     def role_of(self, profile: str) -> str:
-        """See :class:`iam_actions.ResourceLookup`."""
+        """See :class:`iam_context.ResourceLookup`."""
         for instance_profile in backends.iam().instance_profiles.values():
             if instance_profile.name == profile and instance_profile.roles:
                 return str(instance_profile.roles[0].arn)
         return ""
 
+    def auto_scaling_group(self, name: str) -> tuple[str, dict[str, str]]:
+        """See :class:`iam_context.ResourceLookup`."""
+        group = backends.autoscaling(self.region).autoscaling_groups.get(name)
+        if group is None:
+            return "", {}
+        return str(group._id), {tag["Key"]: tag.get("Value", "") for tag in group.tags}  # noqa: SLF001 - only in its ARN
+
+    def group_of_instance(self, instance_id: str) -> str:
+        """See :class:`iam_context.ResourceLookup`."""
+        for group in backends.autoscaling(self.region).autoscaling_groups.values():
+            if any(member.instance_id == instance_id for member in group.instance_states):
+                return str(group.name)
+        return ""
+
+    def node_group_id(self, cluster: str, name: str) -> str:
+        """See :class:`iam_context.ResourceLookup`."""
+        eks_cluster = backends.eks(self.region).clusters.get(cluster)
+        node_group = eks_cluster.nodegroups.get(name) if eks_cluster is not None else None
+        return str(node_group.uuid) if node_group is not None else ""
+
     def object_exists(self, bucket: str, key: str) -> bool:
-        """See :class:`iam_actions.ResourceLookup`."""
+        """See :class:`iam_context.ResourceLookup`."""
         s3_bucket = backends.s3().buckets.get(bucket)
         return s3_bucket is not None and key in s3_bucket.keys
 

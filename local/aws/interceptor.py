@@ -41,6 +41,7 @@ _XML_ERRORS = {
     "iam": _QUERY_ERROR,
     "sts": _QUERY_ERROR,
     "cloudformation": _QUERY_ERROR,
+    "auto-scaling": _QUERY_ERROR,
 }
 
 

@@ -18,7 +18,7 @@ from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from local.aws.capacity_reservations import CapacityReservations
@@ -51,9 +51,13 @@ def install(
     consistency: EventualConsistency,
     reservations: CapacityReservations,
     prices: Prices,
+    auto_scaling: Sequence[tuple[object, str, object]],
     event_buses: Callable[[], EventBuses],
 ) -> None:
-    """Replace moto's answers until the stack is closed. ``event_buses`` is called for each event to deliver."""
+    """Replace moto's answers until the stack is closed.
+
+    ``auto_scaling`` are the replacements of Auto Scaling and EKS. ``event_buses`` is called for each event to deliver.
+    """
     replacements = (
         *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
         *_consistency(consistency),
@@ -61,6 +65,7 @@ def install(
         *_iam(),
         *_messaging(event_buses, now),
         *_alarms(now),
+        *auto_scaling,
     )
     for owner, name, value in replacements:
         stack.enter_context(backends.replaced(owner, name, value))

@@ -32,6 +32,7 @@ class Hostility:
     ``stop_duration``: how long instances are shutting down. ``whole_grace``: pods use their whole grace period.
     ``boot_failures``: how many of the first instances are terminated at boot, as EC2 may not use their volumes' key.
     ``foreign_objects``: objects of other node-class groups are in the cluster. ``concurrency``: functions run at once.
+    ``rebalance_after``: each Auto Scaling group is rebalanced once, that long after its first instance is in service.
     """
 
     lag: timedelta = timedelta(seconds=5)
@@ -44,6 +45,7 @@ class Hostility:
     boot_failures: int = 0
     foreign_objects: bool = True
     concurrency: int = 4
+    rebalance_after: timedelta | None = timedelta(minutes=10)
 
     def apply_to(self, aws: Cloud) -> None:
         """Make EC2 hostile."""
@@ -53,6 +55,7 @@ class Hostility:
         consistency.incomplete, consistency.left_out = self.incomplete, self.left_out
         consistency.resources_left_out = self.resources_left_out
         aws.instances.stop_duration = self.stop_duration
+        aws.auto_scaling.rebalance_after = self.rebalance_after
         aws.instances.fail_starts("*", "*", self.boot_failures, reason=INVALID_KMS_KEY)
 
     def timing(self, timing: Timing | None) -> Timing | None:

@@ -25,6 +25,7 @@ KIND = Hostility(
     whole_grace=False,
     foreign_objects=False,
     concurrency=1,
+    rebalance_after=None,
 )
 APART = {
     "podAntiAffinity": {

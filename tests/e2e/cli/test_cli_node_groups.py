@@ -49,16 +49,16 @@ def auto_scaling_group(desk: Desk, name: str, *, cluster: str = CLUSTER, tags: M
 def grouped(desk: Desk) -> Desk:
     """A cluster with a tagged group, a managed node group, and the group of another cluster."""
     role = boto3.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-    managed = boto3.client("eks").create_nodegroup(
+    boto3.client("eks").create_nodegroup(
         clusterName=CLUSTER,
         nodegroupName="system",
         nodeRole=role,
         subnets=[next(iter(desk.world.aws.account.subnets.values()))],
         instanceTypes=["m5.large"],
+        scalingConfig={"minSize": 0, "maxSize": 4, "desiredSize": 0},
         labels={"tier": "system"},
         taints=[{"key": "CriticalAddonsOnly", "value": "true", "effect": "NO_SCHEDULE"}],
-    )["nodegroup"]
-    auto_scaling_group(desk, managed["resources"]["autoScalingGroups"][0]["name"])
+    )
     auto_scaling_group(desk, "licences", tags={f"{TAG}node-template/taint/licence": "sap"})
     auto_scaling_group(desk, "foreign", cluster="another")
     return desk

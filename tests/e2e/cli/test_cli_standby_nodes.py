@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local.kubernetes import kinds
 from local.world import World, sample_objects
 from local.world.options import Options
 from tests.e2e.cli.conftest import CLUSTER, Desk
@@ -37,7 +38,7 @@ def test_they_are_shown_at_no_price_and_no_decision_counts_on_them(desk: Desk, t
     assert "its instance is stopped, and is started when pods need a node" in explained
     (claim,) = (c for c in desk.world.claims() if c["status"]["nodeName"].startswith(name.partition(".")[0]))
     assert "is kept on standby" in desk.tenon("explain", "nodeclaim", claim["metadata"]["name"]).out
-    foreign = len(desk.world.nodes()) - 2  # a hostile world has some
+    foreign = len(desk.world.store.list(kinds.NODES)) - 2  # a hostile world has some
     assert f" {foreign} nodes" in desk.tenon("plan").out
     html = tmp_path / "report.html"
     assert f": {foreign} nodes" in desk.tenon("report", "-o", str(html), "--days", "0.1").out
