@@ -24,12 +24,22 @@ def replacements(groups: AutoScalingGroups) -> Sequence[Replacement]:
     from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup  # noqa: PLC0415 - slow to import, and only a cloud needs it
     from moto.autoscaling.responses import AutoScalingResponse  # noqa: PLC0415 - the same
 
+    update = FakeAutoScalingGroup.update
+
+    def update_group(group: Group, **params: Any) -> None:  # noqa: ANN401 - moto's own signature
+        _check_updated(group, params["min_size"], params["max_size"], params["desired_capacity"])
+        policy = group.mixed_instances_policy
+        update(group, **params)
+        if not params.get("mixed_instances_policy") and not params["launch_template"]:
+            group.mixed_instances_policy = policy  # moto drops it
+
     def set_desired_capacity_of(group: Group, new_capacity: int | None) -> None:
         group.desired_capacity = group.min_size if new_capacity is None else new_capacity
         groups.capacity_changed(group)
 
     return [
         (FakeAutoScalingGroup, "set_desired_capacity", set_desired_capacity_of),
+        (FakeAutoScalingGroup, "update", update_group),
         *_backend(AutoScalingBackend, groups),
         *_responses(AutoScalingResponse, groups),
     ]
@@ -114,6 +124,19 @@ def _check_new(backend: Any, name: str, params: Mapping[str, Any]) -> None:  # n
         raise NotImplementedError("here, Auto Scaling groups need a launch template and subnets")
     minimum, maximum = int(params["min_size"]), int(params["max_size"])
     desired = minimum if params["desired_capacity"] is None else int(params["desired_capacity"])
+    _check_sizes(minimum, maximum, desired)
+
+
+def _check_updated(group: Group, minimum: int | None, maximum: int | None, desired: int | None) -> None:
+    """Check the sizes of an update. Without a desired capacity, the group's own moves into the new bounds."""
+    minimum, maximum = (
+        group.min_size if minimum is None else minimum,
+        group.max_size if maximum is None else maximum,
+    )
+    _check_sizes(minimum, maximum, minimum if desired is None else desired)
+
+
+def _check_sizes(minimum: int, maximum: int, desired: int) -> None:
     if not minimum <= desired <= maximum:
         text = f"Desired capacity:{desired} must be between the specified min size:{minimum} and max size:{maximum}"
         raise _error("ValidationError", text)

@@ -137,6 +137,16 @@ def test_sizes_outside_the_bounds_are_refused(groups: Groups) -> None:
     assert groups.described()["DesiredCapacity"] == 1
 
 
+def test_an_update_outside_its_own_bounds_changes_nothing(groups: Groups) -> None:
+    groups.create(desired=1)
+    update = groups.api.update_auto_scaling_group
+    code, message = error_of(update, AutoScalingGroupName=GROUP, MaxSize=2, DesiredCapacity=3)
+    assert code == "ValidationError"
+    assert message == "Desired capacity:3 must be between the specified min size:0 and max size:2"
+    group = groups.described()
+    assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, 1, 4)
+
+
 def test_a_terminated_instance_shrinks_the_group_or_is_replaced(groups: Groups, rig: Rig) -> None:
     groups.create(minimum=1, desired=2)
     rig.run_for(SOON)
@@ -285,6 +295,10 @@ def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, ri
     )
     rig.run_for(SOON)
     assert groups.running() == 2
+    groups.api.update_auto_scaling_group(AutoScalingGroupName=name, MaxSize=5, DesiredCapacity=3)
+    rig.run_for(SOON)
+    assert {instance.lifecycle for instance in rig.cloud.instances.running.values()} == {"spot"}
+    assert groups.running() == 3
     eks.delete_nodegroup(clusterName="demo", nodegroupName="spot")
     rig.run_for(timedelta(minutes=1))
     assert groups.running() == 0
