@@ -6,6 +6,7 @@ moto has no types, so its values are ``Any`` here.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def s3() -> Any:  # noqa: ANN401 - see the module
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
     """While entered, the attribute of a class or module has this value; it need not exist before."""
-    original = getattr(owner, name, None)
+    original = inspect.getattr_static(owner, name, None)  # as it is stored: a static method stays one
     setattr(owner, name, value)
     try:
         yield

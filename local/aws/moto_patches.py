@@ -65,6 +65,7 @@ def install(
         *_iam(),
         *_messaging(event_buses, now),
         *_alarms(now),
+        *_templates(),
         *auto_scaling,
     )
     for owner, name, value in replacements:
@@ -110,9 +111,7 @@ def _ec2(
             filters,
         )
         token = str(response._get_param("NextToken") or "")  # noqa: SLF001 - the same
-        return ActionResult(
-            spot_price_history.page(offerings, prices=prices, now=now(), products=products, token=token)
-        )
+        return spot_price_history.page(offerings, prices=prices, now=now(), products=products, token=token)
 
     def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
         filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
@@ -132,6 +131,20 @@ def _ec2(
         (Instance, "stop", stop),
         (InstanceBackend, "start_instances", start_instances),
     ]
+
+
+def _templates() -> list[tuple[object, str, object]]:
+    from moto.cloudformation.models import Stack  # noqa: PLC0415 - slow to import, and only a cloud needs it
+
+    parse = Stack.parse_template
+
+    def parse_template(template: str) -> Any:  # noqa: ANN401 - moto's own signature
+        try:
+            return json.loads(template)  # YAML's parser takes half of a world's start for the same
+        except ValueError:
+            return parse(template)
+
+    return [(Stack, "parse_template", staticmethod(parse_template))]
 
 
 def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, object]]:

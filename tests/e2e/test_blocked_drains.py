@@ -169,6 +169,7 @@ def test_a_budget_that_flaps_a_hundred_times_a_minute_costs_few_invocations(spot
     assert terminates(world, pod, limit=REQUEUE_LIMIT) - ended <= timedelta(seconds=70)
 
 
+@pytest.mark.long
 def test_without_the_relays_message_the_drains_own_requeue_continues_it(spot_default: World) -> None:
     world = spot_default
     pod = run_one_pod(world)

@@ -116,12 +116,9 @@ def test_pods_of_the_rush_run_at_once_and_their_nodes_stay_after_the_window(
         run_to(world, datetime.combine(monday, time(18, 5), zone))
         assert len(world.pods(phase="Running")) == 8
         assert stored(world, "rush")["status"]["replicas"] == 0
-        saturday = datetime.combine(monday + timedelta(days=5), time(9, 50), zone)
-        world.clock.skip_to(saturday)
-        run_to(world, saturday + 10 * MINUTE)
-        assert (stored(world, "rush")["status"]["replicas"], reason(world, "rush")) == (4, "FitsExistingCapacity")
 
 
+@pytest.mark.long
 def test_the_lead_time_is_learned_from_the_pools_own_launches_and_outlives_them(world: World) -> None:
     apply(world, buffer("web", 2, {names.SCHEDULE: "0 9 * * * for 30m"}))
     nine = datetime(2026, 11, 23, 9, tzinfo=UTC)

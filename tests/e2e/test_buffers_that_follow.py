@@ -213,6 +213,7 @@ def test_an_event_is_followed_after_the_function_failed(world: World) -> None:
     assert world.dead_letters() == []
 
 
+@pytest.mark.long
 def test_wherever_the_function_dies_events_and_queues_are_followed(world: World) -> None:
     world.apply(buffer("brief", event="shop.orders/Order Placed", raise_for="2m", cloudwatch_alarm=ALARM))
     entry: Any = {"Source": "shop.orders", "DetailType": "Order Placed", "Detail": "{}"}
@@ -307,6 +308,7 @@ def ready(world: World, name: str) -> tuple[str, str, str]:
     return current["status"], current["reason"], current.get("message", "")
 
 
+@pytest.mark.long
 def test_a_queue_that_cant_be_read_for_a_while_keeps_its_chunks_for_a_while(world: World) -> None:
     send(world, 10_000)
     world.run_until(lambda: chunks(world, "orders") == 10)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
+import pytest
 
 from local.aws import amis
 from local.world import Options, World, sample_objects
@@ -81,6 +82,7 @@ def test_nodes_roll_to_the_new_version_within_budgets_and_none_is_ahead_of_the_c
     assert healthy.violations == []
 
 
+@pytest.mark.long
 def test_images_of_a_newer_version_change_nothing_before_the_control_plane_has_it(world: World) -> None:
     fill(world, [{"nodes": "100%"}])
     before = node_versions(world)
@@ -120,6 +122,7 @@ def test_a_pinned_release_follows_to_its_images_of_the_new_version(world: World)
     assert all(name.endswith("-1.35-v20251016") for name in names)
 
 
+@pytest.mark.long
 def test_amazon_linux_2_has_no_images_after_1_32_and_its_nodes_stay() -> None:
     with World(cluster="demo", options=Options(version="1.32")) as world:
         fill(world, [{"nodes": "100%"}], amiSelectorTerms=[{"alias": "al2@latest"}])
@@ -136,6 +139,7 @@ def test_amazon_linux_2_has_no_images_after_1_32_and_its_nodes_stay() -> None:
         assert node_versions(world) == before
 
 
+@pytest.mark.long
 def test_nodes_of_a_class_that_names_its_image_by_id_stay_at_their_version(world: World) -> None:
     parameter = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
     image = boto3.client("ssm").get_parameter(Name=parameter)["Parameter"]["Value"]

@@ -81,6 +81,7 @@ def test_without_spot_capacity_in_one_zone_the_pods_run_in_another(spot_default:
     assert {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()} == {"us-east-1c"}
 
 
+@pytest.mark.long
 def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_returns(spot_default: World) -> None:
     world = spot_default
     world.aws.capacity.set("spot", "*", "*", 0)

@@ -78,6 +78,7 @@ def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> 
     assert logged.savings is not None
 
 
+@pytest.mark.long
 def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, load: Load) -> None:
     now = world.clock.now()
     opens = now.replace(second=0, microsecond=0) + timedelta(minutes=50)

@@ -141,7 +141,11 @@ def test_nodes_of_a_self_managed_group_have_the_labels_and_taints_of_its_user_da
     assert {"key": "licence", "value": "sap", "effect": "NoSchedule"} in node["spec"]["taints"]
 
 
-@pytest.mark.parametrize("hostility", [None, replace(Hostility(), rebalance_after=None)], ids=["kind", "hostile"])
+@pytest.mark.parametrize(
+    "hostility",
+    [None, pytest.param(replace(Hostility(), rebalance_after=None), marks=pytest.mark.long)],
+    ids=["kind", "hostile"],
+)
 def test_an_hour_of_sweeps_leaves_a_group_unchanged(hostility: Hostility | None) -> None:
     disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     with World(cluster="demo", options=Options(hostility=hostility)) as world:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+
+import pytest
 
 from local.kubernetes import kinds
 from local.world import World, sample_objects
-
-if TYPE_CHECKING:
-    import pytest
 
 LIMIT = timedelta(minutes=30)
 
@@ -34,6 +32,7 @@ def test_a_drain_that_is_blocked_for_two_hours_is_one_chain_that_is_not_cut(worl
     assert world.recursive_invocations_dropped() == []
 
 
+@pytest.mark.long
 def test_it_would_be_cut_if_the_function_did_not_allow_recursion(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     functions = world.aws.functions
     termination = functions.named("termination")

@@ -92,6 +92,7 @@ def test_the_nodes_that_a_scale_in_leaves_behind_go_within_minutes_and_within_th
     assert any("scaled in from 20 to 6 at" in why and "expected to last 6.0 h" in why for why in reasons)
 
 
+@pytest.mark.long
 def test_a_load_that_comes_back_after_minutes_teaches_that_it_does(world: World) -> None:
     start(world)
     # The budget lets three nodes go at once, empty ones first: pods are moved about four shutdowns after the scale-in.

@@ -73,6 +73,7 @@ def test_drifted_ones_are_replaced_one_after_the_other(world: World) -> None:
     assert_no_failures(world)
 
 
+@pytest.mark.long
 def test_expired_ones_are_replaced(world: World) -> None:
     start(world, pool(f"2 {TYPE}", template={"expireAfter": "1h"}), count=2)
     old = {c["metadata"]["name"] for c in world.claims()}

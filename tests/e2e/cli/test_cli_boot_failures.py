@@ -29,7 +29,9 @@ def three_pods_on_their_own_nodes(world: World) -> None:
     world.apply([deployment])
 
 
-@pytest.mark.parametrize("reason", [INVALID_KMS_KEY, INTERNAL_ERROR], ids=["key", "error"])
+@pytest.mark.parametrize(
+    "reason", [INVALID_KMS_KEY, pytest.param(INTERNAL_ERROR, marks=pytest.mark.long)], ids=["key", "error"]
+)
 def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk: Desk, reason: tuple[str, str]) -> None:
     world = desk.world
     world.aws.instances.fail_starts("*", "*", 10_000, reason=reason)

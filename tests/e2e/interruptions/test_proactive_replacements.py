@@ -75,6 +75,7 @@ def test_a_pool_ignores_recommendations_unless_it_says_otherwise(policy: str) ->
         assert len(world.pods(phase="Running")) == 4
 
 
+@pytest.mark.long
 def test_a_node_at_risk_stays_while_its_pods_fit_nowhere_else(replacing_world: World) -> None:
     world = replacing_world
     world.apply([deployment("web", 2)])
