@@ -207,6 +207,7 @@ def test_a_buffer_of_another_strategy_is_left_alone(world: World) -> None:
     assert world.nodes() == []
 
 
+@pytest.mark.long
 def test_drifted_nodes_with_room_of_a_buffer_only_are_replaced(world: World) -> None:
     start(world, buffer(**WEB, replicas=3), replicas=0)
     assert is_whole(world)

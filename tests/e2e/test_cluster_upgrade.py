@@ -94,6 +94,7 @@ def test_images_of_a_newer_version_change_nothing_before_the_control_plane_has_i
     assert set(node_versions(world).values()) == {"1.34"}
 
 
+@pytest.mark.long
 def test_nodes_stay_while_a_budget_of_the_pool_allows_none_and_new_nodes_have_the_new_version(world: World) -> None:
     fill(world, [{"nodes": "0"}])
     before = set(node_versions(world))
@@ -114,6 +115,7 @@ def test_nodes_stay_while_a_budget_of_the_pool_allows_none_and_new_nodes_have_th
     assert {versions[name] for name in versions if name not in before} == {"1.35"}
 
 
+@pytest.mark.long
 def test_a_pinned_release_follows_to_its_images_of_the_new_version(world: World) -> None:
     fill(world, [{"nodes": "100%"}], amiSelectorTerms=[{"alias": "al2023@v20251016"}])
     world.aws.upgrade(world.cluster, "1.35")

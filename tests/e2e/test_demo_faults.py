@@ -17,6 +17,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.long
 def test_the_demo_succeeds_with_throttling_and_without_capacity_in_two_zones() -> None:
     done = demo(
         "--fault", "spot-capacity=us-east-1a:0", "--fault", "spot-capacity=us-east-1b:0",

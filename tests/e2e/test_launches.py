@@ -75,6 +75,7 @@ def pend(world: World, docs: list[dict[str, Any]], workloads: list[dict[str, Any
     assert len(world.pending()) == 1000
 
 
+@pytest.mark.long
 def test_a_thousand_pods_of_one_deployment_take_no_more_calls_than_the_burst(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:

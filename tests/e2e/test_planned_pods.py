@@ -136,6 +136,7 @@ def test_a_replacement_for_running_pods_takes_pods_at_once(spot_default: World) 
     assert all(not node["spec"].get("taints") for node in world.nodes())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("batches", [5])
 def test_pods_that_come_in_batches_fill_the_nodes_on_their_way_before_others_are_launched(
     batches: int, load: Callable[[str], list[dict[str, Any]]]
