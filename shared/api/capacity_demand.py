@@ -48,8 +48,7 @@ class Window(Struct, kw_only=True):
     def is_open(self, now: datetime) -> bool:
         """Whether ``now`` is in the window; its end is not."""
         if self.duration is not None:
-            begin = self.start.next_after(now - self.duration, self.zone)
-            return begin is not None and begin <= now
+            return self.start.is_active(self.duration, now, self.zone)
         assert self.end is not None  # one of the two is given
         ends, begins = self.end.next_after(now, self.zone), self.opens_after(now)
         return ends is not None and (begins is None or ends < begins)

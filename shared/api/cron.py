@@ -24,6 +24,8 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _SUNDAY = 7
 _LONGEST_MONTH = dict.fromkeys(range(1, 13), 31) | {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
+_EARLIEST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+"""The calendar's first time in every zone: durations may be longer than it goes back."""
 _LEAP_GAP_DAYS = 8 * 366
 """Between 1896 and 1904, or 2096 and 2104, there is no 29 February for eight years: the rarest schedule's gap."""
 
@@ -83,6 +85,12 @@ class Schedule:
         except OverflowError:
             pass
         return None
+
+    def is_active(self, duration: timedelta, now: datetime, zone: tzinfo = UTC) -> bool:
+        """Whether ``now`` is within ``duration`` after a time of the schedule; the end is excluded."""
+        since = now - duration if duration < now - _EARLIEST else _EARLIEST
+        begin = self.next_after(since, zone)
+        return begin is not None and begin <= now
 
     def _after(self, moment: datetime, day: datetime, zone: tzinfo) -> datetime | None:
         """The first time (UTC) of that day after the moment; of two hours, because the clock may skip one."""
@@ -171,9 +179,4 @@ def active(schedule: str, duration: timedelta, now: datetime) -> bool:
     Raises:
         CronError: the schedule is invalid; the caller keeps the budget active.
     """
-    parsed = parse_cron(schedule)
-    now = now.astimezone(UTC)
-    earliest = datetime.min.replace(tzinfo=UTC)
-    since = now - duration if duration < now - earliest else earliest
-    begin = parsed.next_after(since)
-    return begin is not None and begin <= now
+    return parse_cron(schedule).is_active(duration, now)

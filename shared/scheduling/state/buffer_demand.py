@@ -125,9 +125,12 @@ def lead_time(annotations: Mapping[str, str], snapshot: Snapshot) -> timedelta:
     """How long before a window the chunks are bought: as given, or as long as the slowest NodePool's launches take."""
     if text := annotations.get(names.LEAD_TIME):
         return capacity_demand.lead_time(text)
-    remembered = [pool.metadata.annotations.get(names.LAUNCH_SECONDS, "") for pool in snapshot.node_pools]
-    known = [timedelta(seconds=int(text)) for text in remembered if text.isdigit() and len(text) <= len("86400")]
-    launch = max(known, default=launch_time(snapshot.node_claims) or _UNKNOWN_LAUNCH)
+    remembered = (names.integer(p.metadata.annotations.get(names.LAUNCH_SECONDS, "")) for p in snapshot.node_pools)
+    known = [seconds for seconds in remembered if seconds is not None]
+    if known:
+        launch = timedelta(seconds=min(max(known), _LONGEST_LEAD.total_seconds()))
+    else:
+        launch = launch_time(snapshot.node_claims) or _UNKNOWN_LAUNCH
     return min(launch + _SWEEP, _LONGEST_LEAD)
 
 

@@ -33,6 +33,11 @@ def test_the_window_opens_and_closes_on_the_second(second: int, opened: bool) ->
     assert is_open(OFFICE_HOURS.format("Asia/Seoul"), nine + timedelta(seconds=second)) == opened
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Pacific/Kiritimati"])
+def test_a_duration_longer_than_the_calendar_is_always_open(zone: str) -> None:
+    assert is_open(f"0 9 * * * for 2000000000h in {zone}", datetime(2026, 11, 23, 3, tzinfo=UTC))
+
+
 def test_a_window_over_midnight_and_over_a_weekend() -> None:
     night, weekend = "0 22 * * * until 0 6 * * *", "0 18 * * fri until 0 8 * * mon"
     assert is_open(night, datetime(2026, 11, 23, 23, tzinfo=UTC))
