@@ -93,7 +93,7 @@ class ChangeDetector:
         self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_AND_CLASS_KINDS}
         self._node_claims: set[str] = set()
         self._buffers: dict[str, Hashable] = {}
-        """The uid and generation of each CapacityBuffer that Tenon provides."""
+        """The version of each CapacityBuffer that Tenon provides."""
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
         self.unresolved: dict[str, set[str]] = {hints.PODS_UNSCHEDULABLE: set(), hints.NODES_CHANGED: set()}

@@ -14,12 +14,12 @@ from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.load_history import LoadHistory
 from shared.disruption.savings_evidence import savings_evidence
-from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, with_chunks
+from shared.disruption.simulated_scheduling import with_chunks
 from shared.disruption.workloads import current_workloads
 from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
-from shared.scheduling.decision import Problem, SchedulingPolicies
-from shared.scheduling.scheduler import schedule
+from shared.scheduling.decision import SchedulingPolicies
+from shared.scheduling.scheduler import schedule_on_existing_nodes
 from shared.scheduling.standbys import without_standbys
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         is_drifted=node_class_drift,
         evidence=savings_evidence(observed.load, current_workloads(snapshot).workloads, now=observed.now),
     )
-    return with_chunks(state, schedule_on_existing_nodes(state)) if snapshot.capacity_buffers else state
+    if not snapshot.capacity_buffers:
+        return state
+    return with_chunks(state, schedule_on_existing_nodes(snapshot, state.disrupting_nodes))
 
 
 def chunks_by_node(snapshot: Snapshot) -> dict[str, int]:
@@ -88,9 +90,7 @@ def chunks_by_node(snapshot: Snapshot) -> dict[str, int]:
     if not snapshot.capacity_buffers:
         return {}
     snapshot = without_standbys(snapshot)
-    no_types: dict[str, tuple[()]] = {p.name: () for p in snapshot.node_pools}
-    decision = schedule(Problem(snapshot=snapshot, instance_types=no_types))
-    return {name: len(chunks) for name, chunks in decision.chunks.items()}
+    return {name: len(chunks) for name, chunks in schedule_on_existing_nodes(snapshot).chunks.items()}
 
 
 def without_standby_nodes(observed: ObservedCluster) -> ObservedCluster:

@@ -34,10 +34,11 @@ from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.methods import BY_REASON, FAST_METHODS
-from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, with_chunks
+from shared.disruption.simulated_scheduling import with_chunks
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.resolved_node_pools import node_class_of
+from shared.scheduling.scheduler import schedule_on_existing_nodes
 from shared.scheduling.standbys import without_standbys
 from shared.scheduling.state.buffer_chunks import resolved_buffers
 
@@ -194,7 +195,7 @@ class DisruptionController:
         self._everything = read_snapshot(self._client, now=now)
         snapshot = without_standbys(self._everything)
         state = DisruptionState(snapshot=snapshot, now=now)
-        decision = schedule_on_existing_nodes(state)
+        decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)
         nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)
         cloud_provider = EC2CloudProvider(cluster_name=self._settings.cluster_name)
         node_classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}

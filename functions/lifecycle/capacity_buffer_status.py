@@ -26,7 +26,7 @@ from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.resolved_node_pools import node_pools_by_status
 from shared.scheduling.decision import Problem
-from shared.scheduling.scheduler import schedule
+from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
 from shared.struct import Struct
 
@@ -69,7 +69,7 @@ def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
         catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, settings.cluster_name, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
-        return schedule(Problem(snapshot=snapshot, instance_types={p.name: () for p in snapshot.node_pools}))
+        return schedule_on_existing_nodes(snapshot)
     pools = node_pools_by_status(
         snapshot.node_pools,
         snapshot.node_classes,

@@ -87,14 +87,8 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
     )
 
 
-def schedule_on_existing_nodes(state: DisruptionState) -> Decision:
-    """The decision for pending pods and chunks of CapacityBuffers if nothing could be launched."""
-    no_types: dict[str, tuple[()]] = {p.name: () for p in state.snapshot.node_pools}
-    return schedule(Problem(snapshot=state.snapshot, instance_types=no_types, leaving=state.disrupting_nodes))
-
-
 def with_chunks(state: DisruptionState, decision: Decision) -> DisruptionState:
-    """The state with the chunks of CapacityBuffers where :func:`schedule_on_existing_nodes` places them."""
+    """The state with the chunks of CapacityBuffers where a decision without launches places them."""
     chunks = chunk_pods(state.snapshot) if state.snapshot.capacity_buffers else {}
     return replace(
         state,

@@ -13,6 +13,7 @@ from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import EFFECTS, Taint
 from shared.api.quantity import QuantityError, parse_resources
+from shared.cloud_provider import provider_id
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class GroupInstance(Struct, kw_only=True):
     @property
     def provider_id(self) -> str:
         """As nodes have it."""
-        return f"aws:///{self.zone}/{self.id}"
+        return provider_id(self.zone, self.id)
 
     @property
     def in_service(self) -> bool:

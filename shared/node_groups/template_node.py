@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.api.meta import is_true
 from shared.api.nodeclass import EC2NodeClass
-from shared.api.quantity import parse_resources
+from shared.api.quantity import CPU, MEMORY, parse_resources
 from shared.instance_types.provider import build_instance_types
 from shared.struct import Struct
 
@@ -33,10 +34,10 @@ class TemplateNode(Struct, kw_only=True):
     price: float | None
 
 
-def group_instance_types(catalog: InstanceTypeCatalog, names_: Collection[str]) -> dict[str, InstanceType]:
+def group_instance_types(catalog: InstanceTypeCatalog, wanted: Collection[str]) -> dict[str, InstanceType]:
     """The instance types of these names as nodes of Amazon Linux 2023 have them, by name."""
     built = build_instance_types(catalog, EC2NodeClass(), None, zones=catalog.zones, unavailable=(), only_offered=False)
-    return {t.name: t for t in built if t.name in names_}
+    return {t.name: t for t in built if t.name in wanted}
 
 
 def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: Iterable[Node]) -> TemplateNode | None:
@@ -48,7 +49,7 @@ def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: It
     living = _living(group, nodes)
     if not known and living is None:
         return None
-    smallest = min(known, key=lambda t: (sorted(t.allocatable.items()), t.name)) if known else None
+    smallest = min(known, key=_size) if known else None
     allocatable = _smallest(known)
     labels = dict(smallest.labels) if smallest is not None else {}
     if living is not None:
@@ -56,7 +57,7 @@ def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: It
         labels |= {key: value for key, value in living.metadata.labels.items() if key not in _OWN_LABELS}
     zone = {names.ZONE: group.zones[0]} if len(group.zones) == 1 else {}
     return TemplateNode(
-        instance_type=smallest.name if smallest is not None else living_type(living),
+        instance_type=labels.get(names.INSTANCE_TYPE, "") if smallest is None else smallest.name,
         allocatable={**allocatable, **group.resources},
         labels={**labels, names.CAPACITY_TYPE: group.capacity_type, **group.labels, **zone},
         taints=group.taints,
@@ -64,20 +65,15 @@ def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: It
     )
 
 
-def living_type(node: Node | None) -> str:
-    """The instance type of a node."""
-    return node.metadata.labels.get(names.INSTANCE_TYPE, "") if node is not None else ""
-
-
 def _living(group: NodeGroup, nodes: Iterable[Node]) -> Node | None:
     ids = {instance.provider_id for instance in group.instances if instance.in_service}
-    ready = (
-        node
-        for node in nodes
-        if node.spec.provider_id in ids
-        and any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
-    )
+    ready = (node for node in nodes if node.spec.provider_id in ids and is_true(node.status.conditions, "Ready"))
     return min(ready, key=lambda node: node.metadata.name, default=None)
+
+
+def _size(instance_type: InstanceType) -> tuple[int, int, str]:
+    allocatable = instance_type.allocatable
+    return allocatable.get(CPU, 0), allocatable.get(MEMORY, 0), instance_type.name
 
 
 def _smallest(types: Collection[InstanceType]) -> Resources:

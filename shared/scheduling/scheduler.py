@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from shared.scheduling.state.nominations import Nominations
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
+    from shared.snapshot import Snapshot
 
 
 def schedule(problem: Problem) -> Decision:
@@ -117,6 +118,12 @@ class _Placer(Struct, kw_only=True, eq=False):
             },
             errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
         )
+
+
+def schedule_on_existing_nodes(snapshot: Snapshot, leaving: frozenset[str] = frozenset()) -> Decision:
+    """The decision for pending pods and chunks of CapacityBuffers if nothing could be launched."""
+    no_types: dict[str, tuple[()]] = {p.name: () for p in snapshot.node_pools}
+    return schedule(Problem(snapshot=snapshot, instance_types=no_types, leaving=leaving))
 
 
 def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Pod]:

@@ -14,7 +14,8 @@ from shared.api.nodeclaim import NodeClaimSpec
 from shared.disruption import consolidation, emptiness, expiration
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidates import all_candidates
-from shared.disruption.simulated_scheduling import schedule_on_existing_nodes, simulate_scheduling, with_chunks
+from shared.disruption.simulated_scheduling import simulate_scheduling, with_chunks
+from shared.scheduling.scheduler import schedule_on_existing_nodes
 from shared.snapshot import BufferObjects
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class BufferedCluster:
     def state(self, *buffers: BufferObjects, later: timedelta = timedelta(0)) -> DisruptionState:
         state: DisruptionState = self.cluster.state(later=later)
         state = replace(state, snapshot=replace(state.snapshot, capacity_buffers=buffers))
-        return with_chunks(state, schedule_on_existing_nodes(state))
+        return with_chunks(state, schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes))
 
 
 @pytest.fixture
