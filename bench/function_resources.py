@@ -53,7 +53,7 @@ def run() -> list[dict[str, str]]:
     """A row for each function and cluster size."""
     rows = []
     for nodes, pods in CLUSTERS:
-        for function in function_sizes.ALL:
+        for function in _EVENTS:
             size = function_sizes.SIZES[function]
             result = _in_new_process(function, nodes, pods)
             imported, seconds = result["imported"], result["seconds"]
@@ -166,6 +166,7 @@ _EVENTS: dict[str, Callable[[], dict[str, Any]]] = {
     function_sizes.INTERRUPTION: _warnings,
     function_sizes.CATALOG: _schedule,
     function_sizes.BUFFERS: _tick,
+    function_sizes.NODE_GROUPS: _schedule,
 }
 _WORK = {
     function_sizes.PROVISIONER: "sweep with 100 pending pods",
@@ -174,6 +175,7 @@ _WORK = {
     function_sizes.TERMINATION: f"drain of {BATCH_NODES} nodes",
     function_sizes.INTERRUPTION: f"{BATCH_NODES} interrupted nodes in one batch",
     function_sizes.CATALOG: "refresh of a whole Region",
+    function_sizes.NODE_GROUPS: "sweep over the cluster's node groups, of which there are none",
     function_sizes.BUFFERS: "list of the CapacityBuffers, of which there are none",
 }
 

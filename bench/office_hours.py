@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infra import event_rules
 from local.aws.backends import replaced
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
@@ -27,7 +28,9 @@ from shared.cluster import pod_cache
 from shared.cluster.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from local.aws.event_buses import Delivery
 
 RESULTS = Path(__file__).parent / "office_hours.json"
 SIZES = (5, 20, 100)
@@ -45,6 +48,8 @@ PHASES: Mapping[str, timedelta] = {
 """How long each phase is measured: multiples of 15 minutes, the interval at which prices are refreshed."""
 _RAMP = timedelta(minutes=15)
 _OFFICE_DAY = timedelta(hours=9)
+_SCHEDULES = ("sweep", *(f"refresh-{data}" for data in event_rules.REFRESHES))
+"""How the names of rules with a schedule end."""
 
 
 @dataclass
@@ -59,6 +64,12 @@ class Meter:
         """Count for the running function; outside of functions nothing is counted."""
         if self._running:
             self.counts[f"{self._running} {name}"] += amount
+
+    def delivered(self, deliveries: Collection[Delivery]) -> None:
+        """Count events, which may have several targets, and the messages to queues."""
+        for rule, _ in {(d.rule, d.event.get("id", d.at)) for d in deliveries}:
+            self.counts["scheduled" if rule.endswith(_SCHEDULES) else "events"] += 1
+        self.counts["sent"] += sum(d.target_arn.split(":")[2] == "sqs" for d in deliveries)
 
     def invoked(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps an invocation."""
@@ -146,7 +157,7 @@ def metered() -> Iterator[Meter]:
         ):
             stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
         # Sequentially in this thread, whose processor time is measured.
-        stack.enter_context(replaced(parallel, "each", lambda work, items: [work(item) for item in items]))
+        stack.enter_context(replaced(parallel, "each", lambda work, items, **_: [work(item) for item in items]))
         yield meter
 
 
@@ -171,10 +182,7 @@ def measure(nodes: int) -> dict[str, dict[str, float]]:
                 case "day":
                     _scale_deployments(world, day, lasts / 3)
             world.run_for(max(began + lasts - world.clock.now(), timedelta()))
-            for delivery in world.aws.event_buses.deliveries[delivered:]:
-                service = delivery.target_arn.split(":")[2]
-                meter.counts["scheduled" if "Sweep" in delivery.rule or "Refresh" in delivery.rule else "events"] += 1
-                meter.counts["sent"] += service == "sqs"
+            meter.delivered(world.aws.event_buses.deliveries[delivered:])
             counts_by_phase[phase] = {
                 "minutes": lasts.total_seconds() / 60,
                 "nodes": len(world.nodes()),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
     from local.aws.prices import Prices
     from local.kubernetes.objects import Change, Obj
     from local.world import TimelineEvent

@@ -92,7 +92,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
         world.run_for(_BEFORE)
         prices = Prices(world)
         if rule == "greedy":
-            stack.enter_context(_greedy())
+            stack.enter_context(greedy())
         start, events = world.clock.now(), len(world.timeline.all)
         before = prices.per_hour(start)
         _scale(world, scenario.replicas)
@@ -115,7 +115,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
 
 
 @contextlib.contextmanager
-def _greedy() -> Iterator[None]:
+def greedy() -> Iterator[None]:
     """Moving pods costs nothing, and savings last, on every node, for as long."""
     with (
         replaced(candidate_matrix, "pod_disruption_cost", lambda _pod, _price: 0.0),

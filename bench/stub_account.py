@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ BUCKET = "tenon-catalog"
 ACCOUNT = "123456789012"
 PROFILE = "KarpenterInstanceProfile"
 _BATCH_SIZE = 500
-_QUEUES = ("termination", "disruption", "dead-letters", "events")
+_QUEUES = ("termination", "disruption", "node-groups", "dead-letters", "events")
 
 
 def launch(nodes: int) -> None:
@@ -96,7 +96,7 @@ def account(
         queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
         with runtime.using(runtime.Runtime(environ={})):
             if with_catalog:
-                catalog_store.save(boto3.client("s3"), BUCKET, CLUSTER, raw)
+                catalog_store.save(boto3.client("s3"), BUCKET, raw)
         yield {
             "TENON_CLUSTER_NAME": CLUSTER,
             "TENON_EVENT_BUS_NAME": "tenon-demo",
@@ -105,6 +105,7 @@ def account(
             "TENON_NODE_INSTANCE_PROFILE": PROFILE,
             "TENON_TERMINATION_QUEUE_URL": queues["termination"],
             "TENON_DISRUPTION_QUEUE_URL": queues["disruption"],
+            "TENON_NODE_GROUP_QUEUE_URL": queues["node-groups"],
             "TENON_DEAD_LETTER_QUEUE_URL": queues["dead-letters"],
             "TENON_BUFFER_QUEUES": '["orders"]',
             "TENON_BUFFER_ALARMS": "[]",
@@ -113,13 +114,13 @@ def account(
 
 
 def scheduled() -> dict[str, Any]:
-    """A scheduled event of EventBridge, of a minute ago: disruption begins a late sweep at once."""
+    """A scheduled event of EventBridge."""
     return {
         "version": "0",
         "id": "m",
         "source": "aws.events",
         "detail-type": "Scheduled Event",
-        "time": f"{datetime.now(UTC) - timedelta(minutes=1):%Y-%m-%dT%H:%M:%SZ}",
+        "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "detail": {},
     }
 

@@ -209,8 +209,8 @@ class StubResponses:
     def write(self, path: str, body: dict[str, Any] | list[Any]) -> bytes:
         """The created or changed object. A JSON patch, which is a list, changes nothing here."""
         stored = self._lease if "/leases/" in path else {"metadata": {}}
-        for part, value in body.items() if isinstance(body, dict) else ():
-            stored[part] = {**stored.get(part, {}), **value} if isinstance(value, dict) else value
+        if isinstance(body, dict):
+            _merge(stored, body)
         stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))
         return self._stored(stored)
 
@@ -223,6 +223,16 @@ class StubResponses:
     def _stored(self, obj: dict[str, Any]) -> bytes:
         obj["metadata"]["resourceVersion"] = str(self._version)
         return json.dumps(obj).encode()
+
+
+def _merge(stored: dict[str, Any], patch: dict[str, Any]) -> None:
+    for key, value in patch.items():
+        if value is None:
+            stored.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(stored.setdefault(key, {}), value)
+        else:
+            stored[key] = value
 
 
 def _items(objects: list[dict[str, Any]]) -> bytes:

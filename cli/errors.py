@@ -95,7 +95,7 @@ def _cluster_error(error: Exception) -> str | None:
                 "check that your IAM principal has an access entry on the cluster"
             )
         case errors.ForbiddenError():
-            return f"{error.message or error}; it needs get and list on this resource (docs/cli.md lists all)"
+            return f"{error.message or error}; docs/cli.md lists the permissions that commands need"
         case errors.UnavailableError():
             return f"{error.message or error}; check that the cluster is up and reachable from your network or VPN"
         case errors.ApiError() | ClusterError():

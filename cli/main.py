@@ -8,11 +8,14 @@ from cli.catalog import catalog
 from cli.demo.command import demo
 from cli.explain.command import explain
 from cli.manifests import manifests
+from cli.migrate.command import migrate
 from cli.node_groups import node_groups
 from cli.nodes.command import nodes
+from cli.pause import pause, resume
 from cli.plan.command import plan
 from cli.preflight.command import preflight
 from cli.report.command import report
+from cli.shadow.command import shadow
 from cli.simulate.command import simulate
 from cli.status.command import status
 
@@ -26,8 +29,12 @@ app = typer.Typer(
 )
 
 
-for command in (preflight, plan, explain, nodes, node_groups, report, status, simulate, manifests, catalog, demo):
+for command in (
+    preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, catalog, demo,
+):  # fmt: skip
     app.command()(command)
+app.add_typer(migrate)
+app.add_typer(shadow)
 
 
 def run() -> None:

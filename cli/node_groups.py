@@ -1,4 +1,4 @@
-"""``tenon node-groups``: the node groups that Cluster Autoscaler would scale, and the nodes that they would add."""
+"""``tenon node-groups``: the node groups that ``-c nodeGroups=on`` scales, and the nodes that they would add."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def node_groups(
 ) -> None:
     """Show the cluster's node groups: their sizes, the node that each would add, and what can't be used.
 
-    These are the Auto Scaling groups with Cluster Autoscaler's tags, and managed node groups. It only reads; Tenon
-    doesn't scale node groups.
+    These are the Auto Scaling groups with Cluster Autoscaler's tags, and managed node groups. It only reads; a
+    deployment with -c nodeGroups=on scales them.
 
     For example:
 
@@ -59,14 +59,16 @@ def node_groups(
 def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
     import boto3  # noqa: PLC0415 (slow to import)
 
+    from cli.cluster.node_groups import GroupOfferings  # noqa: PLC0415 (the same)
     from cli.cluster.offerings import CatalogOfferings  # noqa: PLC0415 (the same)
     from shared.node_groups.discovery import discover  # noqa: PLC0415 (the same)
     from shared.node_groups.template_node import group_instance_types, template_node  # noqa: PLC0415 (the same)
 
     create: Any = boto3.client
     groups = discover(cluster, autoscaling=create("autoscaling"), ec2=create("ec2"), eks=create("eks"))
-    assert isinstance(observed.offerings, CatalogOfferings)  # a live cluster's are
-    types = group_instance_types(observed.offerings.raw, {name for group in groups for name in group.instance_types})
+    offerings = observed.offerings.own if isinstance(observed.offerings, GroupOfferings) else observed.offerings
+    assert isinstance(offerings, CatalogOfferings)  # a live cluster's are
+    types = group_instance_types(offerings.raw, {name for group in groups for name in group.instance_types})
     return [(group, template_node(group, types, observed.snapshot.nodes)) for group in groups]
 
 

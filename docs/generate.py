@@ -11,11 +11,11 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from bench import cost_model
+from bench import cost_page
 from docs import events_page, iam_page, kinds_page
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
-from infra import function_sizes, functions, stack_options
+from infra import context_keys, function_sizes, functions
 from shared import metrics, settings
 from shared.api import crds
 
@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
         "reference/iam.md": iam_page.page(),
-        "cost-model.md": cost_model.page(),
+        "cost-model.md": cost_page.page(),
     }
     return {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
 
@@ -56,10 +56,10 @@ def _metrics() -> str:
 
 def _settings() -> str:
     lines = ["# Settings", "", "## Of a deployment", "", "With `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
-    complete("context key", set(stack_options.KEYS), set(CONTEXT))
-    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in stack_options.KEYS])
+    complete("context key", set(context_keys.KEYS), set(CONTEXT))
+    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in context_keys.KEYS])
     used: dict[str, list[str]] = defaultdict(list)
-    for function in function_sizes.ALL:
+    for function in function_sizes.OF_ANY_MODE:
         for name in functions.setting_names(function):
             used[name].append(function)
     complete("setting", set(used), set(SETTINGS_MEANINGS))

@@ -15,27 +15,38 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLUSTER = "NAME"
-_FOLLOWED = {"bufferQueues": "QUEUE", "bufferAlarms": "ALARM", "bufferEvents": "SOURCE/DETAIL-TYPE"}
-"""What CapacityBuffers may follow: without it, the function buffers isn't deployed."""
+_OPTIONS = {"nodeGroups": "on", "bufferQueues": "QUEUE", "bufferAlarms": "ALARM", "bufferEvents": "SOURCE/DETAIL-TYPE"}
+"""Without these, the functions buffers and nodegroups aren't deployed."""
+_INSTEAD = {function_sizes.SHADOW: {"mode": "shadow"}, function_sizes.WEBHOOK: {"relay": "webhook"}}
+"""Functions that take the place of others."""
+_FLEET = {"fleet": "FLEET", "clusters": _CLUSTER}
 _SHORT = {"AWS::Region": "REGION", "AWS::AccountId": "ACCOUNT", "AWS::Partition": "aws"}
 
 
 def page() -> str:
     """The statements of each function with their purposes."""
-    folder = assembly.cached(cluster=_CLUSTER, root=ROOT, context={"bundle": "source", **_FOLLOWED})
-    template = json.loads(next(folder.glob("*.template.json")).read_text(encoding="utf-8"))
+    by_function = _statements(_template(_OPTIONS))
+    for function, option in _INSTEAD.items():
+        by_function[function] = _statements(_template(option))[function]
+    member = _statements(_template(_FLEET, "tenon-NAME"))[function_sizes.LIFECYCLE]
+    by_function[function_sizes.LIFECYCLE] += [s for s in member if _name(s) == "RecordSweeps"]
+    by_function["catalog of a fleet"] = _statements(_template(_FLEET, "tenon--fleet-FLEET"))[function_sizes.CATALOG]
     lines = [
         "# Permissions",
         "",
         (
             "Each function has its own role. These are all statements, from the template of `cdk deploy`; tests run "
-            "the functions with exactly these policies. Names of the stack's own resources are shortened. The "
+            "the functions with exactly these policies. The function `shadow` is only deployed by `-c mode=shadow`, "
+            "`webhook` by `-c relay=webhook`. "
+            "In a fleet the lifecycle function has the statement `RecordSweeps`, and the catalog function is the "
+            "fleet's. "
+            "Names of the stack's own resources are shortened. The "
             "functions' permissions in the cluster are in the ClusterRoles that `tenon manifests` prints."
         ),
         "",
     ]
     names: set[str] = set()
-    for name, statements in _statements(template).items():
+    for name, statements in by_function.items():
         names |= {_name(s) for s in statements}
         rows = [
             (
@@ -52,18 +63,25 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def _template(options: Mapping[str, str], stack: str = f"tenon-{_CLUSTER}") -> dict[str, Any]:
+    cluster = "" if "clusters" in options else _CLUSTER
+    folder = assembly.cached(cluster=cluster, root=ROOT, context={"bundle": "source", **options})
+    template: dict[str, Any] = json.loads((folder / f"{stack}.template.json").read_text(encoding="utf-8"))
+    return template
+
+
 def _name(statement: Mapping[str, Any]) -> str:
     """The statement's Sid; the CDK's own grants have none and are named by their first action."""
     return str(statement.get("Sid") or _as_list(statement["Action"])[0])
 
 
 def _statements(template: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    by_function: dict[str, list[dict[str, Any]]] = {name: [] for name in function_sizes.ALL}
+    by_function: dict[str, list[dict[str, Any]]] = {name: [] for name in function_sizes.OF_ANY_MODE}
     for resource in template["Resources"].values():
         if resource["Type"] != "AWS::IAM::Policy":
             continue
         for role in resource["Properties"]["Roles"]:
-            for name in function_sizes.ALL:
+            for name in function_sizes.OF_ANY_MODE:
                 if role.get("Ref", "").startswith(f"Functions{name.capitalize()}Role"):
                     by_function[name] += resource["Properties"]["PolicyDocument"]["Statement"]
     return by_function

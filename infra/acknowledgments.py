@@ -12,6 +12,7 @@ from aws_cdk import Acknowledgment, Validations
 
 from infra.node_role import POLICIES
 from infra.permissions import LAUNCHED
+from shared.shadow.store import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,15 +47,36 @@ _PROVIDER = {
     "Serverless::Serverless-LambdaTracing": _CDK_PROVIDER,
 }
 
+_LATEST = "Python 3.13 until all locked packages have wheels for a newer version"
+_FUNCTIONS = {
+    "AwsSolutions::AwsSolutions-L1": _LATEST,
+    "Serverless::Serverless-LambdaLatestVersion": _LATEST,
+    "Serverless::Serverless-LambdaTracing": "optional (-c tracing=active): it costs a dollar a month",
+}
+_DEAD_LETTERS = {"Serverless::Serverless-SQSRedrivePolicy": "it is a dead-letter queue"}
+_UNDELIVERED = _DEAD_LETTERS | {
+    "AwsSolutions::AwsSolutions-SQS3": "it is the dead-letter queue of EventBridge and Lambda"
+}
+_TABLE = {"AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost"}
+_ASYNC = {"Serverless::Serverless-LambdaDLQ": "the failure destination keeps the event and the error"}
+_DEPLOYMENT = {
+    "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, with -c subnets",
+    "AwsSolutions::AwsSolutions-L1": _LATEST,
+    "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
+    "Serverless::Serverless-LambdaLatestVersion": _LATEST,
+    "Serverless::Serverless-LambdaTracing": "it runs for a second in a deployment",
+}
+_BUCKET = {"AwsSolutions::AwsSolutions-S1": "it holds public prices, and only Tenon's functions access it"}
+
 
 def _wildcards(cluster: str) -> dict[str, str]:
     return {
-        "*": "permissions.WILDCARDS has the reason of each statement; they only read",
+        "*": "permission_scope.WILDCARDS has the reason of each statement; they only read",
         "arn:<AWS::Partition>:ssm:<AWS::Region>::parameter/aws/service/*": "AWS's public parameters, AMIs among them",
         f"{_GLOBAL}:role/*": "finds the instance profile of a node class's role; read-only",
         f"{_GLOBAL}:instance-profile/*": "checks that a node class's instance profile exists; read-only",
         f"{_GLOBAL}:instance-profile/tenon-{cluster}-*": "profiles that Tenon creates, named by a hash of their role",
-        "<{catalog}.Arn>/*": "the bucket only holds the catalog",
+        "{catalog}/*": "the bucket only holds the catalog",
         **{
             f"{_REGIONAL}:*:{name}/*": _LAUNCH_INPUT
             for name in ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
@@ -71,24 +93,19 @@ def acknowledge(
     queues: Queues,
     storage: IConstruct,
     kubectl: KubectlApply | None,
-    catalog_id: str,
+    webhook: IConstruct | None,
+    catalog: str,
 ) -> None:
-    """Acknowledge the findings. ``catalog_id`` is the logical id of the catalog bucket."""
-    latest = "Python 3.13 until all locked packages have wheels for a newer version"
+    """Acknowledge the findings. ``catalog`` is the catalog bucket's ARN in findings."""
     _acknowledge(
         functions,
         {
-            "AwsSolutions::AwsSolutions-L1": latest,
-            "Serverless::Serverless-LambdaLatestVersion": latest,
-            "Serverless::Serverless-LambdaTracing": "optional (-c tracing=active): it costs a dollar a month",
-            "Serverless::Serverless-LambdaDLQ": "the failure destination keeps the event and the error",
+            **_FUNCTIONS,
+            **_ASYNC,
             "Serverless::Serverless-LambdaEventSourceMappingDestination": (
                 "SQS event sources have none: failed messages go to the queue's own dead-letter queue"
             ),
-            **{
-                f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource.format(catalog=catalog_id)}]": reason
-                for resource, reason in _wildcards(cluster).items()
-            },
+            **_iam5(_wildcards(cluster), catalog),
         },
     )
     _acknowledge(
@@ -100,34 +117,64 @@ def acknowledge(
             for name in POLICIES
         },
     )
-    _acknowledge(
-        queues.undelivered, {"AwsSolutions::AwsSolutions-SQS3": "it is the dead-letter queue of EventBridge and Lambda"}
-    )
-    for queue in (*queues.dead_letters.values(), queues.undelivered):
-        _acknowledge(queue, {"Serverless::Serverless-SQSRedrivePolicy": "it is a dead-letter queue"})
+    if queues.own_undelivered is not None:
+        _acknowledge(queues.own_undelivered, _UNDELIVERED)
+    for queue in queues.dead_letters.values():
+        _acknowledge(queue, _DEAD_LETTERS)
     if kubectl is not None:
         _acknowledge(
             kubectl.provider,
             _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]": _CDK_PROVIDER},
         )
-    if kubectl is not None and kubectl.kinds_check is not None:
-        _acknowledge(
-            kubectl.kinds_check,
-            {
-                "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, with -c subnets",
-                "AwsSolutions::AwsSolutions-L1": latest,
-                "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
-                "Serverless::Serverless-LambdaLatestVersion": latest,
-                "Serverless::Serverless-LambdaTracing": "it runs for a second in a deployment",
-            },
-        )
+    for construct in (kubectl.kinds_check if kubectl is not None else None, webhook):
+        if construct is not None:
+            _acknowledge(construct, _DEPLOYMENT)
     _acknowledge(
         storage,
         {
             "AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost and expires",
-            "AwsSolutions::AwsSolutions-S1": "it holds public prices, and only Tenon's functions access it",
+            **_BUCKET,
         },
     )
+
+
+def acknowledge_shadow(
+    *, cluster: str, functions: IConstruct, schedules: IConstruct, storage: IConstruct, catalog_id: str
+) -> None:
+    """Acknowledge the findings in shadow mode."""
+    own = {
+        "*": "permission_scope.WILDCARDS has the reason of each statement; they only read",
+        "arn:<AWS::Partition>:ssm:<AWS::Region>::parameter/aws/service/*": "AWS's public parameters, AMIs among them",
+        f"arn:<AWS::Partition>:eks:<AWS::Region>:<AWS::AccountId>:nodegroup/{cluster}/*/*": "the cluster's own groups",
+        "{catalog}/*": "the bucket only holds the catalog and the record",
+        f"{{catalog}}/{PREFIX}*": "the record, and the days that have ended",
+    }
+    rules = ("Serverless-LambdaDLQ", "Serverless-LambdaAsyncFailureDestination", "Serverless-EventBusDLQ")
+    undelivered = dict.fromkeys(
+        (f"Serverless::{rule}" for rule in rules), "the next run counts the time of one that failed"
+    )
+    _acknowledge(functions, {**_FUNCTIONS, **undelivered, **_iam5(own, f"<{catalog_id}.Arn>")})
+    _acknowledge(schedules, undelivered)
+    _acknowledge(storage, _BUCKET)
+
+
+def acknowledge_fleet(*, functions: IConstruct, undelivered: IConstruct, storage: IConstruct, catalog_id: str) -> None:
+    """Acknowledge the findings in a fleet's stack."""
+    own = {
+        "*": "permission_scope.WILDCARDS has the reason of each statement; they only read",
+        "{catalog}/*": "the bucket only holds the catalog",
+    }
+    _acknowledge(functions, {**_FUNCTIONS, **_ASYNC, **_iam5(own, f"<{catalog_id}.Arn>")})
+    _acknowledge(undelivered, _UNDELIVERED)
+    _acknowledge(storage, {**_TABLE, **_BUCKET})
+
+
+def _iam5(reasons: Mapping[str, str], catalog: str) -> dict[str, str]:
+    """The findings on these resources."""
+    return {
+        f"AwsSolutions::AwsSolutions-IAM5[Resource::{resource.format(catalog=catalog)}]": reason
+        for resource, reason in reasons.items()
+    }
 
 
 def _acknowledge(construct: IConstruct, reasons: Mapping[str, str]) -> None:

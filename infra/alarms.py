@@ -1,7 +1,8 @@
 """CloudWatch alarms. Every description links to the alarm's entry in docs/runbooks.md.
 
-There is one alarm for each symptom, not for each cause. Thresholds are above what a healthy cluster reaches in a bad
-minute: queues that are processed, functions that recover from an error, pods that get a node within five minutes.
+One alarm says that something is wrong; with full observability there is one for each symptom, not for each cause.
+Thresholds are above what a healthy cluster reaches in a bad minute: queues that are processed, functions that recover
+from an error, pods that get a node within five minutes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from shared import metrics
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from aws_cdk import aws_lambda as lambda_
+
     from infra.functions import Functions
     from infra.queues import Queues
+    from infra.stack_options import Observability
 
 RUNBOOK = "docs/runbooks.md"
 _MINUTE = Duration.minutes(1)
-_MAX_NAME_LENGTH = 255
+_UNWELL_PERIOD = Duration.minutes(5)
+MAX_NAME_LENGTH = 255
 _MAX_MESSAGE_AGE = {
     # A visibility timeout is six function timeouts: a message whose function failed once is still healthy.
     function_sizes.PROVISIONER: 2 * function_sizes.visibility(function_sizes.PROVISIONER),
@@ -33,12 +38,12 @@ _MAX_MESSAGE_AGE = {
     function_sizes.DISRUPTION: 2 * function_sizes.visibility(function_sizes.DISRUPTION),
     # A spot interruption warning is useful for two minutes.
     function_sizes.INTERRUPTION: 60,
+    function_sizes.NODE_GROUPS: 60,
     # An event that comes late raises a buffer for less time, or not at all.
     function_sizes.BUFFERS: 2 * function_sizes.visibility(function_sizes.BUFFERS),
 }
 """Seconds. If a queue's oldest message is older, its function doesn't keep up. Messages of drains are delayed by up to
 15 minutes, and a delayed message has no age."""
-_MAX_PENDING_SECONDS = 300
 _SILENT_MINUTES = 10
 _DURATION_THRESHOLD = 0.8
 
@@ -55,9 +60,15 @@ class Alarms(Construct):
         functions: Functions,
         queues: Queues,
         topic: str = "",
+        is_watched: bool = True,
         reserve: bool = False,
+        observability: Observability = "lean",
     ) -> None:
         """``topic``: the ARN of an SNS topic to notify; empty: alarms only change their state.
+
+        ``observability``: "lean" has one alarm for everything, "full" also one for each symptom.
+
+        ``is_watched``: a relay watches the cluster, and repeats its hints.
 
         ``reserve``: functions that run one at a time have reserved concurrency, and their throttles are no alarm.
         """
@@ -66,10 +77,19 @@ class Alarms(Construct):
         self._reserve = reserve
         self._action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)) if topic else None
         self.by_name: dict[str, cloudwatch.Alarm] = {}
-        self._queue_alarms(queues)
-        self._function_alarms(functions)
-        self._recursion_alarm(functions)
-        self._cluster_alarms()
+        self._unwell_alarm(functions)
+        if observability == "full":
+            self._queue_alarms(queues)
+            self._function_alarms(functions)
+            self._recursion_alarm(functions)
+            self._cluster_alarms()
+            if is_watched:
+                self._relay_alarm()
+
+    def _unwell_alarm(self, functions: Functions) -> None:
+        """One alarm for what functions report, and for the function that looks at everything each minute."""
+        unwell = unwell_metric({metrics.CLUSTER: self._cluster}, functions.by_name[function_sizes.LIFECYCLE])
+        self._alarm("unwell", "unwell", "Tenon isn't well: the log says why.", unwell, above=0)
 
     def _queue_alarms(self, queues: Queues) -> None:
         for name, queue in queues.by_function.items():
@@ -104,6 +124,8 @@ class Alarms(Construct):
                 minutes=5,
                 datapoints=3,
             )
+            if name in function_sizes.WATCHING:
+                continue
             timeout = function_sizes.SIZES[name].timeout
             self._alarm(
                 f"{name}-slow",
@@ -116,6 +138,7 @@ class Alarms(Construct):
         throttles = {
             name: function.metric_throttles(period=_MINUTE, statistic="Sum")
             for name, function in functions.by_name.items()
+            if name not in function_sizes.PUBLIC
             if not self._reserve or function_sizes.SIZES[name].reserved is None
         }
         self._alarm(
@@ -130,7 +153,7 @@ class Alarms(Construct):
     def _recursion_alarm(self, functions: Functions) -> None:
         dropped = {
             name: functions.by_name[name].metric("RecursiveInvocationsDropped", period=_MINUTE, statistic="Sum")
-            for name in sorted(function_sizes.RECURSIVE)
+            for name in sorted(function_sizes.RECURSIVE & functions.by_name.keys())
         }
         self._alarm(
             "recursion-stopped",
@@ -140,15 +163,7 @@ class Alarms(Construct):
             above=0,
         )
 
-    def _cluster_alarms(self) -> None:
-        self._alarm(
-            "pods-waiting",
-            "pods-waiting",
-            f"A pod has been unschedulable for longer than {_MAX_PENDING_SECONDS} s.",
-            custom(metrics.OLDEST_PENDING_SECONDS, cluster=self._cluster),
-            above=_MAX_PENDING_SECONDS,
-            minutes=2,
-        )
+    def _relay_alarm(self) -> None:
         # The relay repeats its hint each minute while a pod is unschedulable.
         hints = cloudwatch.MathExpression(
             expression="IF(FILL(pending, 0) > 0 AND FILL(hints, 0) < 1, 1, 0)",
@@ -167,12 +182,30 @@ class Alarms(Construct):
             above=0,
             minutes=_SILENT_MINUTES,
         )
+
+    def _cluster_alarms(self) -> None:
+        self._alarm(
+            "pods-waiting",
+            "pods-waiting",
+            f"A pod has been unschedulable for longer than {metrics.POD_WAITS_SECONDS} s.",
+            custom(metrics.OLDEST_PENDING_SECONDS, cluster=self._cluster),
+            above=metrics.POD_WAITS_SECONDS,
+            minutes=2,
+        )
         self._alarm(
             "garbage-kept",
             "garbage-kept",
             "More instances, nodes or NodeClaims look like garbage than one sweep may give up.",
             custom(metrics.GARBAGE_KEPT, cluster=self._cluster),
             above=0,
+        )
+        self._alarm(
+            "launches-fail",
+            "launches-fail",
+            "Launches of a NodePool are paused for five minutes: they fail, or its machines never join.",
+            custom(metrics.BREAKERS, cluster=self._cluster),
+            above=0,
+            minutes=5,
         )
         self._alarm(
             "catalog-stale",
@@ -196,7 +229,7 @@ class Alarms(Construct):
         alarm = cloudwatch.Alarm(
             self,
             "".join(part.capitalize() for part in name.split("-")),
-            alarm_name=resource_names.name(self._cluster, name, longest=_MAX_NAME_LENGTH),
+            alarm_name=resource_names.name(self._cluster, name, longest=MAX_NAME_LENGTH),
             alarm_description=f"{description}{resource_names.RUNBOOK_SEPARATOR}{RUNBOOK}#{runbook_entry}",
             metric=metric,
             threshold=above,
@@ -210,6 +243,59 @@ class Alarms(Construct):
             alarm.add_alarm_action(self._action)
             alarm.add_ok_action(self._action)
         self.by_name[name] = alarm
+
+
+class FleetAlarm(Construct):
+    """The one alarm of a fleet, on what functions of its clusters report and on the function that looks at them."""
+
+    def __init__(self, scope: Construct, id_: str, *, fleet: str, function: lambda_.IFunction, topic: str) -> None:
+        """``topic``: the ARN of an SNS topic to notify; empty: the alarm only changes its state."""
+        super().__init__(scope, id_)
+        description = (
+            "Tenon isn't well in a cluster of the fleet: the metric's dimension cluster and the log say where."
+        )
+        alarm = cloudwatch.Alarm(
+            self,
+            "Unwell",
+            alarm_name=resource_names.name(resource_names.of_fleet(fleet), "unwell", longest=MAX_NAME_LENGTH),
+            alarm_description=f"{description}{resource_names.RUNBOOK_SEPARATOR}{RUNBOOK}#unwell",
+            metric=unwell_metric({metrics.FLEET: fleet}, function),
+            threshold=0,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        if topic:
+            action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic))
+            alarm.add_alarm_action(action)
+            alarm.add_ok_action(action)
+
+
+def unwell_metric(
+    owner: Mapping[str, str], function: lambda_.IFunction, *, period: Duration = _UNWELL_PERIOD
+) -> cloudwatch.MathExpression:
+    """Whether what is reported of the owner (a dimension) is alarming, or the function didn't complete once."""
+    return cloudwatch.MathExpression(
+        expression=f"IF(FILL(unwell, 0) >= {metrics.ALARMING} OR FILL(sweeps, 0) - FILL(failures, 0) < 1, 1, 0)",
+        using_metrics={
+            "unwell": reported_unwell(owner, period=period),
+            "sweeps": function.metric_invocations(period=period, statistic="Sum"),
+            "failures": function.metric_errors(period=period, statistic="Sum"),
+        },
+        label="unwell",
+        period=period,
+    )
+
+
+def reported_unwell(owner: Mapping[str, str], *, period: Duration) -> cloudwatch.Metric:
+    """What functions report to be wrong with the owner (a dimension)."""
+    return cloudwatch.Metric(
+        namespace=metrics.NAMESPACE,
+        metric_name=metrics.UNWELL,
+        dimensions_map={**owner},
+        statistic="Sum",
+        period=period,
+    )
 
 
 def custom(metric: metrics.Metric, *, cluster: str, period: Duration = _MINUTE) -> cloudwatch.Metric:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import assembly, stack_options
+from infra import assembly, context_keys, stack_options
 from infra.bundling import BundleError, report
 from infra.bytecode import CompileError
 from infra.template_limits import LimitError
@@ -30,8 +30,8 @@ def _arguments(arguments: Sequence[str]) -> dict[str, str]:
     context: dict[str, str] = {}
     for pair in parser.parse_args(arguments).context:
         key, equals, value = pair.partition("=")
-        if not equals or key not in stack_options.KEYS:
-            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(stack_options.KEYS)}")
+        if not equals or key not in context_keys.KEYS:
+            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(context_keys.KEYS)}")
         context[key] = value
     return context
 

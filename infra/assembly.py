@@ -15,10 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling, function_sizes, stack_options, template_limits
+from infra import bundling, context_keys, fleet_options, function_sizes, stack_options, template_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from aws_cdk import Stack
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _TEMPLATE_SOURCES = (
@@ -28,7 +30,8 @@ _TEMPLATE_SOURCES = (
     "shared/hints.py",
     "shared/metrics.py",
     "shared/settings.py",
-    *(f"functions/{function}/settings.py" for function in function_sizes.ALL),
+    "shared/sweeps.py",
+    *(f"functions/{function}/settings.py" for function in function_sizes.OF_ANY_MODE),
 )
 _CODE_SOURCES = ("functions", "relay", "shared", "requirements.lock")
 
@@ -48,16 +51,28 @@ def make(
     """
     from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
+    from infra.fleet_stack import FleetStack  # noqa: PLC0415 (the same)
+    from infra.shadow_stack import ShadowStack  # noqa: PLC0415 (the same)
     from infra.stack import TenonStack  # noqa: PLC0415 (the same)
 
     app = App(outdir=str(out) if out else None, context=dict(context), analytics_reporting=False)
-    context_values = {key: value for key in stack_options.KEYS if (value := app.node.try_get_context(key)) is not None}
+    context_values = {key: value for key in context_keys.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
-    for cluster in stack_options.clusters(context_values):
+    fleet: Stack | None = None
+    fleet_options.fleet(context_values)  # before anything is made of a list that is incomplete
+    names = stack_options.clusters(context_values)
+    for cluster in names:
         options = stack_options.parse(context_values, cluster=cluster, region=region)
         machine = bundling.MACHINES[options.function_architecture]
         code = bundling.bundles(CHECKOUT, options.functions, mode=options.bundle, machine=machine)
-        TenonStack(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
+        if options.fleet and fleet is None:
+            catalog = bundling.bundles(CHECKOUT, (function_sizes.CATALOG,), mode=options.bundle, machine=machine)
+            asset = str(catalog[function_sizes.CATALOG])
+            fleet = FleetStack(app, options=options, clusters=names, code=asset, env=env)
+        kind = ShadowStack if options.shadow else TenonStack
+        stack = kind(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
+        if fleet is not None:
+            stack.add_stack_dependency(fleet, "a cluster's stack imports the name of the catalog's bucket")
     folder = Path(app.synth().directory)
     place = template_limits.Place.of(region, account)
     for path in sorted(folder.glob("*.template.json")):
@@ -79,6 +94,8 @@ def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = N
 
 def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
     """The assembly in ``root/build/assembly``, created if it isn't cached. Concurrent processes are safe.
+
+    ``cluster`` is "" for the context's list of clusters.
 
     Raises:
         OptionError: a context value is invalid.
@@ -105,9 +122,11 @@ def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:
     digest = hashlib.sha256()
     versions = {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
     digest.update(json.dumps([cluster, region, dict(sorted(context.items())), versions]).encode())
+    if context.get("shadowPools"):
+        sources.append(context["shadowPools"])
     for source in sources:
         for path in _files(CHECKOUT / source):
-            digest.update(f"{path.relative_to(CHECKOUT)}\0".encode())
+            digest.update(f"{path}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:16]
 

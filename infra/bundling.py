@@ -100,7 +100,7 @@ class BundleError(RuntimeError):
 
 
 def bundles(
-    checkout: Path, functions: Collection[str] = function_sizes.ALL, *, mode: Bundle, machine: str = ARM
+    checkout: Path, functions: Collection[str] = function_sizes.OF_ANY_MODE, *, mode: Bundle, machine: str = ARM
 ) -> dict[str, Path]:
     """The folder of each function's code in ``build/bundles``. Benchmarks use other values of ``machine``.
 
@@ -227,6 +227,7 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
             checkout / "functions" / "__init__.py",
             *_files(checkout / "functions" / function),
             *_files(checkout / "shared"),
+            *(sorted((checkout / "relay").glob("*.py")) if function == function_sizes.RELAY else ()),
         )
         if not _EXCLUDED_FOLDERS.intersection(path.parts[len(checkout.parts) :])
         and path.suffix not in _EXCLUDED_SUFFIXES

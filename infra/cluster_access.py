@@ -1,7 +1,7 @@
-"""EKS access entries of functions and nodes, and the relay's role, by EKS Pod Identity or IRSA.
+"""EKS access entries of functions and nodes, and the role of the relay as a pod, by EKS Pod Identity or IRSA.
 
 An access entry only names a Kubernetes group. RBAC (cluster_manifests.py) says what the group may do, so cluster
-administrators review and change it with kubectl. The catalog function has no entry: it never calls the cluster.
+administrators review and change it with kubectl. Functions that never call the cluster have no entry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(Construct):
-    """Access entries for the functions and nodes, and the relay's pod identity."""
+    """Access entries for the functions and nodes, and the identity of the relay's pods."""
 
     def __init__(
         self,
@@ -36,12 +36,16 @@ class ClusterAccess(Construct):
         functions: Mapping[str, iam.Role],
         nodes: NodeRole,
         bus: events.IEventBus,
+        relay_pod: bool = False,
         oidc_provider: str = "",
     ) -> None:
-        """``oidc_provider``: the relay's role is for the cluster's OIDC provider; empty: for EKS Pod Identity."""
+        """``relay_pod``: with a role for the relay in the cluster.
+
+        ``oidc_provider``: that role is for the cluster's OIDC provider; empty: for EKS Pod Identity.
+        """
         super().__init__(scope, id_)
         for function, role in functions.items():
-            if function == function_sizes.CATALOG:
+            if function in function_sizes.WITHOUT_CLUSTER:
                 continue
             eks.CfnAccessEntry(
                 self,
@@ -57,13 +61,17 @@ class ClusterAccess(Construct):
             )
             # Running nodes need it after the stack is deleted.
             entry.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-        self.relay = iam.Role(
+        self.relay = self._relay_role(cluster=cluster, bus=bus, oidc_provider=oidc_provider) if relay_pod else None
+        """The role of the relay as a pod."""
+
+    def _relay_role(self, *, cluster: str, bus: events.IEventBus, oidc_provider: str) -> iam.Role:
+        role = iam.Role(
             self,
             "Relay",
             description="The relay in the cluster: only puts hints on the event bus",
             assumed_by=self._irsa(oidc_provider) if oidc_provider else self._pod_identity(cluster),
         )
-        self.relay.add_to_policy(
+        role.add_to_policy(
             iam.PolicyStatement(
                 sid="PutHints",
                 actions=["events:PutEvents"],
@@ -78,8 +86,9 @@ class ClusterAccess(Construct):
                 cluster_name=cluster,
                 namespace=cluster_manifests.NAMESPACE,
                 service_account=cluster_manifests.RELAY,
-                role_arn=self.relay.role_arn,
+                role_arn=role.role_arn,
             )
+        return role
 
     def _pod_identity(self, cluster: str) -> iam.PrincipalBase:
         # The session tags are EKS's: https://docs.aws.amazon.com/eks/latest/userguide/pod-id-abac.html

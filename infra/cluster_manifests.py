@@ -1,8 +1,10 @@
 """The objects that Tenon needs in the cluster: CustomResourceDefinitions, RBAC of each function, and the relay.
 
 The stack applies them (kubectl_apply.py), or ``tenon manifests`` prints them. Each function is a Kubernetes group, so
-that cluster administrators review and change its permissions with kubectl. The relay needs a node: while there is none,
-the provisioner's sweep each minute finds the relay pending and launches one.
+that cluster administrators review and change its permissions with kubectl. The relay is a function like the others, or
+(``-c relay=pod``) a Deployment, which needs a node: while there is none, the provisioner's sweep each minute finds it
+pending and launches one. With ``-c relay=webhook`` there is a ValidatingWebhookConfiguration instead, whose URL is a
+secret: the stack's own function applies it (webhook_configuration.py).
 """
 
 from __future__ import annotations
@@ -13,15 +15,23 @@ import yaml
 
 from infra import function_sizes, kinds_check
 from shared.api import crds
+from shared.cluster.lease import RELAY_LEASE
+from shared.node_groups.expander import PRIORITIES
+from shared.node_groups.options import CONFIG_MAP
+from shared.node_groups.status import CONFIG_MAP as STATUS_CONFIG_MAP
+from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from infra.stack_options import StackOptions
 
 Obj = dict[str, Any]
 
 NAMESPACE = "tenon"
 RELAY = "tenon-relay"
-KINDS_CHECK = "kinds-check"
+RELAY_FUNCTION = "tenon-relay-function"
+"""The names of the relay's RBAC as a pod and as a function: deleting one of them can't delete the other."""
 LEASE_NAMESPACE = "kube-system"
 RELAY_REPLICAS = 2
 _RELAY_LABELS = {"app.kubernetes.io/name": RELAY, "app.kubernetes.io/part-of": "tenon"}
@@ -56,6 +66,16 @@ _EVENTS: tuple[Rule, ...] = (
 _DISPLACED_PODS: tuple[Rule, ...] = (
     # Whether pods that are gone were preempted by a DaemonSet's pod or evicted by the kubelet.
     ("", ("events",), ("list",)),
+)
+
+RELAY_RULES: tuple[Rule, ...] = (
+    ("", ("nodes", "pods"), ("list", "watch")),
+    # When a PodDisruptionBudget allows disruptions again, a drain continues.
+    ("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
+    ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
+    # A changed buffer, or a pod that takes its room, is a hint to buy the room again.
+    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list", "watch")),
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -128,29 +148,47 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Annotations with what queues, alarms and events ask for; a buffer is read again after a conflict.
         ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get", "list", "patch")),
     ),
+    function_sizes.RELAY: RELAY_RULES,
+    function_sizes.NODE_GROUPS: (
+        *_SNAPSHOT,
+        *_EVENTS,
+        # Taints of unneeded nodes, and of those that are being removed.
+        ("", ("nodes",), ("get", "patch")),
+        ("", ("pods/eviction",), ("create",)),
+        # Only at the deadline of an interruption; otherwise pods are evicted.
+        ("", ("pods",), ("delete",)),
+    ),
+    # Nothing but reading.
+    function_sizes.SHADOW: _SNAPSHOT,
 }
 """The ClusterRole rules of each function. The catalog function never calls the cluster."""
 
 LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create", "get", "patch")),)
 """For the functions that run one at a time, in one namespace."""
+CREATE_LEASE: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("create",)),)
+OWN_LEASE: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("get", "patch")),)
+"""For the relay function: its Lease, by name. Kubernetes can't restrict creating to a name."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
 """For the lifecycle function, which deletes leases of deleted nodes."""
+NODE_GROUPS: tuple[Rule, ...] = (("", ("configmaps",), ("get",)),)
+"""For the functions that scale node groups: their options, and the priorities of Cluster Autoscaler's expander."""
+NODE_GROUP_STATUS: tuple[Rule, ...] = (
+    ("", ("configmaps",), ("get", "patch")),
+    # No name limits it: the name of a new object isn't known to RBAC.
+    ("", ("configmaps",), ("create",)),
+)
+"""For the function that scales node groups down: their status, as Cluster Autoscaler publishes it."""
+CLUSTER_AUTOSCALER: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("get",)),)
+"""For shadow mode, whether Cluster Autoscaler runs."""
+_NODE_GROUP_CONFIG_MAPS = (CONFIG_MAP, PRIORITIES)
+_SCALE_NODE_GROUPS = (function_sizes.PROVISIONER, function_sizes.INTERRUPTION, function_sizes.NODE_GROUPS)
 _RUN_ONE_AT_A_TIME = (
     function_sizes.PROVISIONER,
     function_sizes.LIFECYCLE,
     function_sizes.DISRUPTION,
     function_sizes.INTERRUPTION,
-)
-
-RELAY_RULES: tuple[Rule, ...] = (
-    ("", ("nodes", "pods"), ("list", "watch")),
-    # When a PodDisruptionBudget allows disruptions again, a drain continues.
-    ("policy", ("poddisruptionbudgets",), ("list", "watch")),
-    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
-    ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
-    # A changed buffer, or a pod that takes its room, is a hint to buy the room again.
-    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list", "watch")),
+    function_sizes.NODE_GROUPS,
 )
 
 
@@ -159,9 +197,15 @@ def group(function: str) -> str:
     return f"tenon:{function}"
 
 
+def role_name(function: str) -> str:
+    """The name of a function's Role and ClusterRole."""
+    return RELAY_FUNCTION if function == function_sizes.RELAY else f"tenon-{function}"
+
+
 def everything(*, cluster: str, region: str, image: str) -> list[Obj]:
-    """All objects, in an order in which they can be applied. ``image`` is the relay's."""
-    return [*kinds(), *access(), *relay(cluster=cluster, bus=bus_name(cluster), region=region, image=image)]
+    """All objects with the relay as a pod, in an order in which they can be applied. ``image`` is the relay's."""
+    functions = [name for name in function_sizes.FUNCTIONS if name != function_sizes.RELAY]
+    return [*kinds(), *access(functions), *relay(cluster=cluster, bus=bus_name(cluster), region=region, image=image)]
 
 
 def bus_name(cluster: str) -> str:
@@ -182,29 +226,44 @@ def kinds(*, capacity_buffers: bool = True) -> list[Obj]:
     ]
 
 
-def kinds_check_access() -> list[Obj]:
-    """RBAC of the function that checks who owns the definitions: to read these, by name."""
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(KINDS_CHECK)}
-    rule = ("apiextensions.k8s.io", ("customresourcedefinitions",), ("get",))
-    role, binding = _role("Cluster", f"tenon-{KINDS_CHECK}", [rule], subject)
-    role["rules"][0]["resourceNames"] = [crd["metadata"]["name"] for crd in kinds()]
-    return [role, binding]
-
-
-def access(functions: Collection[str] = function_sizes.FUNCTIONS) -> list[Obj]:
-    """The namespace, and RBAC of each function's group."""
-    objects: list[Obj] = [_object("v1", "Namespace", NAMESPACE)]
+def access(functions: Collection[str] = function_sizes.FUNCTIONS, *, node_groups: bool = False) -> list[Obj]:
+    """The namespace, and RBAC of each function's group; ``node_groups``: with what scaling these needs."""
+    # The relay's namespace, which shadow mode doesn't have.
+    objects: list[Obj] = [] if function_sizes.SHADOW in functions else [_object("v1", "Namespace", NAMESPACE)]
     for function, rules in RULES.items():
         if function not in functions:
             continue
-        name = f"tenon-{function}"
+        name = role_name(function)
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group(function)}
-        objects += _role("Cluster", name, rules, subject)
+        objects += role_and_binding("Cluster", name, rules, subject)
         if function in _RUN_ONE_AT_A_TIME:
-            objects += _role("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
+            objects += role_and_binding("", name, LEASES, subject, namespace=LEASE_NAMESPACE)
+        if function == function_sizes.RELAY:
+            role, binding = role_and_binding("", name, (*CREATE_LEASE, *OWN_LEASE), subject, namespace=LEASE_NAMESPACE)
+            role["rules"][1]["resourceNames"] = [RELAY_LEASE]
+            objects += [role, binding]
         if function == function_sizes.LIFECYCLE:
-            objects += _role("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
+            objects += role_and_binding("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
+        if function == function_sizes.SHADOW:
+            role, binding = role_and_binding("", name, CLUSTER_AUTOSCALER, subject, namespace=LEASE_NAMESPACE)
+            role["rules"][0]["resourceNames"] = [LEASE]
+            objects += [role, binding]
+        if node_groups and function in _SCALE_NODE_GROUPS:
+            role, binding = role_and_binding("", f"{name}-node-groups", NODE_GROUPS, subject, namespace=LEASE_NAMESPACE)
+            role["rules"][0]["resourceNames"] = [*_NODE_GROUP_CONFIG_MAPS]
+            objects += [role, binding]
+        if node_groups and function == function_sizes.NODE_GROUPS:
+            role, binding = role_and_binding(
+                "", f"{name}-status", NODE_GROUP_STATUS, subject, namespace=LEASE_NAMESPACE
+            )
+            role["rules"][0]["resourceNames"] = [STATUS_CONFIG_MAP]
+            objects += [role, binding]
     return objects
+
+
+def access_of(options: StackOptions) -> list[Obj]:
+    """The namespace, and RBAC of the deployment's functions."""
+    return access(options.functions, node_groups=options.node_groups)
 
 
 def relay(
@@ -289,7 +348,7 @@ def relay_access(*, role_arn: str = "") -> list[Obj]:
         }
     return [
         service_account,
-        *_role("Cluster", RELAY, RELAY_RULES, account),
+        *role_and_binding("Cluster", RELAY, RELAY_RULES, account),
     ]
 
 
@@ -307,7 +366,7 @@ def _object(api_version: str, kind: str, name: str, *, namespace: str = "", labe
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def _role(scope: str, name: str, rules: Sequence[Rule], subject: Obj, *, namespace: str = "") -> list[Obj]:
+def role_and_binding(scope: str, name: str, rules: Sequence[Rule], subject: Obj, *, namespace: str = "") -> list[Obj]:
     """A Role or ClusterRole, and its binding."""
     api_group = "rbac.authorization.k8s.io"
     role = _object(f"{api_group}/v1", f"{scope}Role", name, namespace=namespace)

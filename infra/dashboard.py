@@ -13,7 +13,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from infra import function_sizes, resource_names
-from infra.alarms import custom
+from infra.alarms import MAX_NAME_LENGTH, custom
 from shared import metrics
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _WIDTH = 24
 _HEIGHT = 6
-_MAX_NAME_LENGTH = 255
 _PERIOD = Duration.minutes(5)
 
 
@@ -40,7 +39,7 @@ class Dashboard(Construct):
         self.page = cloudwatch.Dashboard(
             self,
             "Page",
-            dashboard_name=resource_names.name(cluster, "overview", longest=_MAX_NAME_LENGTH),
+            dashboard_name=resource_names.name(cluster, "overview", longest=MAX_NAME_LENGTH),
             default_interval=Duration.hours(3),
             widgets=[
                 [
@@ -76,7 +75,7 @@ class Dashboard(Construct):
         arn = Stack.of(self).format_arn(
             service="cloudwatch",
             resource="alarm",
-            resource_name=resource_names.name(cluster, alarm, longest=_MAX_NAME_LENGTH),
+            resource_name=resource_names.name(cluster, alarm, longest=MAX_NAME_LENGTH),
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
         return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)

@@ -40,6 +40,9 @@ _REFRESH_AGE = Duration.minutes(15)
 _WARNING_AGE = Duration.minutes(5)  # the retention of the interruption queue
 _WARNING_TRIES = 20
 
+REFRESHES: Mapping[str, Duration] = {"types": Duration.hours(12), "prices": Duration.minutes(15)}
+"""How often each part of the catalog is fetched."""
+
 INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
     "SpotInterruption": {"source": ["aws.ec2"], "detail_type": ["EC2 Spot Instance Interruption Warning"]},
     "Rebalance": {"source": ["aws.ec2"], "detail_type": ["EC2 Instance Rebalance Recommendation"]},
@@ -59,6 +62,15 @@ INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """AWS's events about instances, by rule. EC2's events have no tags: every cluster gets those of the whole Region."""
+
+NODE_GROUP_INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
+    **{f"NodeGroup{id_}": INTERRUPTIONS[id_] for id_ in ("SpotInterruption", "Health")},
+    "NodeGroupTermination": {
+        "source": ["aws.autoscaling"],
+        "detail_type": ["EC2 Instance-terminate Lifecycle Action"],
+    },
+}
+"""The events about instances of node groups, by rule. Auto Scaling replaces what EC2 recommends to replace."""
 
 
 class Bus(Construct):
@@ -94,9 +106,12 @@ class Events(Construct):
         options: StackOptions,
         bus: events.IEventBus,
         queues: Queues,
-        functions: Mapping[str, lambda_.Function],
+        functions: Mapping[str, lambda_.IFunction],
+        catalog: lambda_.IFunction,
     ) -> None:
+        """``catalog`` is the catalog function, the cluster's or its fleet's."""
         super().__init__(scope, id_)
+        self._catalog = catalog
         self._cluster = options.cluster
         self._bus = bus
         self._queues = queues
@@ -110,7 +125,9 @@ class Events(Construct):
         }
         self._hints()
         self._schedules()
-        self._interruptions()
+        self._interruptions(function_sizes.INTERRUPTION, INTERRUPTIONS)
+        if function_sizes.NODE_GROUPS in functions:
+            self._interruptions(function_sizes.NODE_GROUPS, NODE_GROUP_INTERRUPTIONS)
         if function_sizes.BUFFERS in functions:
             self._buffers(options)
         self._allow_rules(options)
@@ -120,7 +137,7 @@ class Events(Construct):
         lifecycle = self._function(function_sizes.LIFECYCLE, age=_HINT_AGE, tries=_HINT_TRIES)
         disruption = self._queue(function_sizes.DISRUPTION, age=_HINT_AGE, tries=_HINT_TRIES)
         termination = self._queue(function_sizes.TERMINATION, age=_HINT_AGE, tries=_HINT_TRIES)
-        catalog = self._function(function_sizes.CATALOG, age=_HINT_AGE, tries=_HINT_TRIES)
+        catalog = self._to_function(self._catalog, age=_HINT_AGE, tries=_HINT_TRIES)
         self._hint("PodsUnschedulable", [hints.PODS_UNSCHEDULABLE], hints.RELAY, provisioning)
         self._hint("NodePoolsChanged", [hints.NODE_POOLS_CHANGED], hints.RELAY, provisioning, lifecycle, disruption)
         self._hint("CapacityBuffers", [hints.CAPACITY_BUFFERS_CHANGED], hints.RELAY, provisioning, lifecycle)
@@ -145,19 +162,25 @@ class Events(Construct):
         )
 
     def _schedules(self) -> None:
-        # It has its own message group: a hint whose function failed blocks its group for the visibility timeout, but
-        # not the sweep, which completes its work within a minute.
-        sweep = self._queue(
+        # The sweep has its own message group: a hint whose function failed blocks its group for the visibility timeout,
+        # but not the sweep, which completes its work within a minute.
+        provisioning = self._queue(
             function_sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep"
         )
-        self._schedule("ProvisioningSweep", MINUTE, sweep)
         # EC2's recommendations and announcements are kept on NodeClaims and followed when budgets allow.
         interruption = self._queue(function_sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
-        self._schedule("InterruptionSweep", MINUTE, interruption)
-        for name in (function_sizes.LIFECYCLE, function_sizes.DISRUPTION):
-            target = self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
-            self._schedule(f"{name.capitalize()}Sweep", MINUTE, target)
-        for data, rate in {"types": Duration.hours(12), "prices": Duration.minutes(15)}.items():
+        swept = (function_sizes.LIFECYCLE, function_sizes.DISRUPTION, function_sizes.NODE_GROUPS)
+        functions = [
+            self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES) for name in swept if name in self._functions
+        ]
+        # One rule, because EventBridge charges for events, not for targets. Five targets are its limit.
+        self._schedule("Sweep", MINUTE, provisioning, interruption, *functions)
+        if function_sizes.RELAY in self._functions:
+            # An event that is delivered twice or late finds the watch held.
+            self._schedule(
+                "RelayCheck", MINUTE, self._function(function_sizes.RELAY, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
+            )
+        for data, rate in REFRESHES.items() if function_sizes.CATALOG in self._functions else ():
             target = self._function(
                 function_sizes.CATALOG,
                 age=_REFRESH_AGE,
@@ -167,24 +190,17 @@ class Events(Construct):
             self._schedule(f"Refresh{data.capitalize()}", rate, target)
 
     def _schedule(self, id_: str, rate: Duration, *rule_targets: events.IRuleTarget) -> None:
-        events.Rule(
-            self,
-            id_,
-            rule_name=resource_names.rule(self._cluster, id_),
-            description=f"{id_}, cluster {self._cluster}",
-            schedule=events.Schedule.rate(rate),
-            targets=list(rule_targets),
-        )
+        add_schedule(self, id_, rate, *rule_targets, owner=self._cluster, title=f"cluster {self._cluster}")
 
-    def _interruptions(self) -> None:
-        for id_, pattern in INTERRUPTIONS.items():
+    def _interruptions(self, function: str, patterns: Mapping[str, Mapping[str, Any]]) -> None:
+        for id_, pattern in patterns.items():
             events.Rule(
                 self,
                 id_,
                 rule_name=resource_names.rule(self._cluster, id_),
                 description=f"{pattern['detail_type'][0]}, for cluster {self._cluster}",
                 event_pattern=events.EventPattern(**pattern),
-                targets=[self._queue(function_sizes.INTERRUPTION, age=_WARNING_AGE, tries=_WARNING_TRIES)],
+                targets=[self._queue(function, age=_WARNING_AGE, tries=_WARNING_TRIES)],
             )
 
     def _buffers(self, options: StackOptions) -> None:
@@ -249,7 +265,7 @@ class Events(Construct):
 
     def _to(
         self,
-        queue: sqs.Queue,
+        queue: sqs.IQueue,
         *,
         age: Duration,
         tries: int,
@@ -268,8 +284,13 @@ class Events(Construct):
     def _function(
         self, function: str, *, age: Duration, tries: int, event: events.RuleTargetInput | None = None
     ) -> targets.LambdaFunction:
+        return self._to_function(self._functions[function], age=age, tries=tries, event=event)
+
+    def _to_function(
+        self, function: lambda_.IFunction, *, age: Duration, tries: int, event: events.RuleTargetInput | None = None
+    ) -> targets.LambdaFunction:
         return targets.LambdaFunction(
-            self._functions[function],
+            function,
             event=event,
             dead_letter_queue=self._imported[self._queues.undelivered.node.path],
             max_event_age=age,
@@ -289,11 +310,14 @@ class Events(Construct):
         on_users_bus: tuple[str, ...] = ()
         if options.buffer_events and options.buffer_event_bus != DEFAULT_BUS:
             on_users_bus = (f"{options.buffer_event_bus}/{on_default_bus}",)
-        self._allow(self._queues.undelivered, (on_default_bus, on_own_bus, *on_users_bus))
+        if self._queues.own_undelivered is not None:
+            self._allow(self._queues.own_undelivered, (on_default_bus, on_own_bus, *on_users_bus))
         for function, rules in sources.items():
             self._allow(self._queues.by_function[function], rules)
         if function_sizes.BUFFERS in self._queues.by_function:
             self._allow(self._queues.by_function[function_sizes.BUFFERS], (on_default_bus, *on_users_bus))
+        if function_sizes.NODE_GROUPS in self._queues.by_function:
+            self._allow(self._queues.by_function[function_sizes.NODE_GROUPS], (on_default_bus,))
         for queue in self._queues.delayed.values():
             self._allow(queue, (on_default_bus,))
 
@@ -312,3 +336,17 @@ class Events(Construct):
                 },
             )
         )
+
+
+def add_schedule(
+    scope: Construct, id_: str, rate: Duration, *rule_targets: events.IRuleTarget, owner: str, title: str
+) -> None:
+    """Send an event to the targets at this rate; ``owner`` is in the rule's name, ``title`` in its description."""
+    events.Rule(
+        scope,
+        id_,
+        rule_name=resource_names.rule(owner, id_),
+        description=f"{id_}, {title}",
+        schedule=events.Schedule.rate(rate),
+        targets=list(rule_targets),
+    )

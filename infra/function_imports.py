@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FIRST_PARTY = ("functions", "shared")
+FIRST_PARTY = ("functions", "relay", "shared")
 _DATA = {"zoneinfo": "tzdata"}
 """Packages that modules of the standard library read as data, where the machine has none."""
 

@@ -14,13 +14,27 @@ DISRUPTION = "disruption"
 TERMINATION = "termination"
 INTERRUPTION = "interruption"
 CATALOG = "catalog"
-FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG)
-"""The Lambda functions of every deployment. The relay is not one: it runs as a Deployment in the cluster."""
+RELAY = "relay"
+FUNCTIONS = (PROVISIONER, LIFECYCLE, DISRUPTION, TERMINATION, INTERRUPTION, CATALOG, RELAY)
+"""The Lambda functions of a deployment without options; the relay can also be a Deployment in the cluster."""
 BUFFERS = "buffers"
-ALL = (*FUNCTIONS, BUFFERS)
-"""With the function that is only deployed if CapacityBuffers may follow queues, alarms or events."""
+NODE_GROUPS = "nodegroups"
+WEBHOOK = "webhook"
+ALL = (*FUNCTIONS, BUFFERS, NODE_GROUPS, WEBHOOK)
+"""With those that not every deployment has: for queues, alarms and events that CapacityBuffers follow, for node groups,
+and the admission webhook in place of the relay."""
+OPTIONAL = (BUFFERS, NODE_GROUPS, RELAY, WEBHOOK)
+WITHOUT_CLUSTER = frozenset({CATALOG, WEBHOOK})
+"""The functions that never call the cluster."""
+PUBLIC = frozenset({WEBHOOK})
+"""The functions that anybody may invoke: their concurrency is always limited, so that requests can't use up the
+account's."""
+SHADOW = "shadow"
+SHADOW_MODE = (CATALOG, SHADOW)
+"""The functions of a deployment in shadow mode."""
+OF_ANY_MODE = (*ALL, SHADOW)
 
-RECURSIVE = frozenset({DISRUPTION, TERMINATION})
+RECURSIVE = frozenset({DISRUPTION, TERMINATION, NODE_GROUPS})
 """The functions that send messages to their own queue, as requeues. Lambda would drop such an invocation after about 16
 in one chain (Lambda Developer Guide, "Recursive loop detection")."""
 
@@ -59,20 +73,23 @@ warnings in a cluster of 5,000 nodes / 100,000 pods, with 50 ms for each page of
 CreateFleet."""
 
 _ONE_VCPU = 1769
-"""MiB. Functions that decide or evict get a whole processor: they mostly compute, so half the memory takes nearly twice
-as long and saves little (20 cents a month for lifecycle and termination). This memory is enough for clusters three
+"""MiB. Functions that pods or spot instances wait for get a whole processor. This memory is enough for clusters three
 times as large as the measured ones."""
+HALF_VCPU = 885
+"""MiB. Functions that mostly sweep wait for the Kubernetes API and AWS more than they compute. With half of a processor
+they compute for twice as long, which costs the same, and wait at half the price. `-c sweepMemory` for large clusters,
+where their processor time counts."""
 
 SIZES = {
     # Measured by `make bench ARGS=function_resources`, on 5,000 nodes / 100,000 pods: 480 MiB and 2.9 s. A FIFO queue
     # with one message group allows one invocation at a time.
     PROVISIONER: Size(memory=_ONE_VCPU, timeout=60),
-    # 550 MiB and 7.6 s for a sweep; for 1,000 nodes 2.7 s without a whole vCPU, during which joining nodes wait.
+    # 550 MiB and 7.6 s of a vCPU for a sweep; for 1,000 nodes 1.4 s, during which joining nodes wait.
     # EventBridge invokes it directly. One at a time: Lambda queues a burst of node events instead of making a burst of
     # calls to EC2 and the Kubernetes API.
-    LIFECYCLE: Size(memory=_ONE_VCPU, timeout=60, reserved=1),
-    # 480 MiB and 6 s. The consolidation search uses half of the remaining timeout.
-    DISRUPTION: Size(memory=_ONE_VCPU, timeout=120),
+    LIFECYCLE: Size(memory=HALF_VCPU, timeout=60, reserved=1),
+    # 480 MiB and 6 s of a vCPU. The consolidation search uses at most half of the remaining timeout.
+    DISRUPTION: Size(memory=HALF_VCPU, timeout=120),
     # 55 MiB, but 5 s for the pods of 100 nodes: after many spot warnings at once, all of them have two minutes.
     TERMINATION: Size(memory=_ONE_VCPU, timeout=60),
     # The same decision as provisioning's: 500 MiB and 3.8 s of work for a hundred warnings. The timeout holds
@@ -83,9 +100,27 @@ SIZES = {
     # 85 MiB and 2.3 s of work; the rest of the timeout is for AWS's price lists, which are slow. One at a time: two
     # concurrent refreshes would request the same pages twice.
     CATALOG: Size(memory=1024, timeout=300, reserved=1),
+    # The same snapshot as for disruption, and up to thirty simulations.
+    NODE_GROUPS: Size(memory=_ONE_VCPU, timeout=60),
+    # The snapshot and searches of disruption. Its timeout is the shortest interval, so that runs don't overlap.
+    SHADOW: Size(memory=_ONE_VCPU, timeout=120),
     # 20 ms: it lists CapacityBuffers only, and waits for SQS, CloudWatch and the Kubernetes API most of the time.
     BUFFERS: Size(memory=512, timeout=60),
+    # `-c relayMemory` for larger clusters; measured by `make bench ARGS=relay`. The timeout is Lambda's limit. Three
+    # at a time: the one that holds the watch, its successor, and the check of each minute.
+    RELAY: Size(memory=128, timeout=900, reserved=3),
+    # It needs 60 MiB; more is for a share of a processor, because the API server waits for it (`make bench
+    # ARGS=webhook`). Five at a time are hundreds of pods a second.
+    WEBHOOK: Size(memory=256, timeout=5, reserved=5),
 }
+WATCHING = frozenset({RELAY})
+"""The functions whose invocations last until they are succeeded: that is no error, and a failed one isn't retried."""
+SWEEPING = frozenset({LIFECYCLE, DISRUPTION})
+"""The functions whose memory is `-c sweepMemory`."""
+LEAST_MEMORY, MOST_MEMORY = 128, 10240
+"""MiB that Lambda has."""
+RELAY_RUNTIME = {"MALLOC_ARENA_MAX": "1"}
+"""Environment variables of the relay: its threads wait, so an arena of memory for each of them would be wasted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +150,9 @@ QUEUES = {
     # Delayed messages continue long drains; four days outlast any outage that is noticed.
     TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
     DISRUPTION: QueueSettings(retention=3600, concurrency=2),
+    # As for interruptions; a message is received again a minute after its invocation died. Delayed messages continue
+    # drains that hooks wait for.
+    NODE_GROUPS: QueueSettings(retention=4 * 86400, concurrency=2, visibility=60),
     # Users' events come singly or in storms, of which the first counts: two batches at once are enough. A message is
     # received again a minute after its invocation died, because an event is for a quarter of an hour.
     BUFFERS: QueueSettings(retention=3600, concurrency=2, visibility=60),

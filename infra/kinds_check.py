@@ -6,32 +6,25 @@ function before each new version of the definitions is applied. It only reads. A
 overwritten, if a definition belongs to neither Tenon nor Karpenter. That of CapacityBuffers must be Tenon's: Cluster
 Autoscaler and Karpenter share it, so nobody can tell whose it is.
 
-The function is this module and ``shared/cluster/eks_token.py`` alone: it needs nothing but what Lambda's runtime has.
+The function is this module, ``custom_resource.py`` and ``shared/cluster/eks_token.py`` alone: it needs nothing but what
+Lambda's runtime has.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import ssl
-import time
 import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
-import boto3
-
-from shared.cluster.eks_token import presign
+from infra import custom_resource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 OWNER_ANNOTATION = "tenon.sh/applied-by"
 """The annotation of definitions that Tenon applied. Not the label that Helm checks, so that Karpenter's chart can take
 the definitions back."""
 OWNER = "tenon"
-CLUSTER_VARIABLE = "CLUSTER"
 _MANAGED_BY = "app.kubernetes.io/managed-by"
 _HELM, _HELM_RELEASE = "Helm", "meta.helm.sh/release-name"
 _GENERATED = "controller-gen.kubebuilder.io/version"
@@ -39,11 +32,7 @@ _GENERATED = "controller-gen.kubebuilder.io/version"
 _KARPENTER = "karpenter"
 CAPACITY_BUFFERS = "capacitybuffers.autoscaling.x-k8s.io"
 _AUTO_MODE_MANAGER = "eks"
-_TIMEOUT_SECONDS = 10
-_ATTEMPTS, _RETRY_SECONDS = 10, 6
-_MAX_REASON = 1000
-
-Json = dict[str, Any]
+_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
 
 
 def foreign_owner(definition: Mapping[str, Any], *, auto_mode: bool) -> str:
@@ -101,62 +90,32 @@ def keeping_option(definitions: Sequence[Mapping[str, Any]], *, auto_mode: bool)
     return "-c capacityBuffers=kept" if foreign == {CAPACITY_BUFFERS} else "-c kinds=kept"
 
 
-def read_definitions(
-    endpoint: str, authority: str, token: str, names: Sequence[str], *, timeout: float = _TIMEOUT_SECONDS
-) -> list[Json]:
-    """The cluster's definitions of these names, without those that don't exist; ``authority`` is PEM.
+def read_definitions(server: custom_resource.ApiServer, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The cluster's definitions of these names, without those that don't exist.
 
     Raises:
         OSError: the API server can't be reached, or denies the request.
     """
-    trusted = ssl.create_default_context(cadata=authority)
-    definitions: list[Json] = []
+    definitions = []
     for name in names:
-        request = urllib.request.Request(  # noqa: S310 (https, as DescribeCluster says)
-            f"{endpoint}/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}",
-            headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
-        )
         try:
-            with urllib.request.urlopen(request, context=trusted, timeout=timeout) as response:  # noqa: S310 (the same)
-                definitions.append(json.load(response))
+            definitions.append(server.request("GET", f"{_PATH}{name}"))
         except urllib.error.HTTPError as error:
             if error.code != 404:  # noqa: PLR2004 (HTTP: not found)
                 raise
     return definitions
 
 
-def handle(event: Json, _context: object) -> None:
+def handle(event: Mapping[str, Any], _context: object) -> None:
     """CloudFormation's request of a custom resource: the answer is sent to its ``ResponseURL``."""
     reason = ""
     if event["RequestType"] != "Delete":
         try:
-            reason = check(os.environ[CLUSTER_VARIABLE], event["ResourceProperties"]["Names"])
+            reason = check(os.environ[custom_resource.CLUSTER_VARIABLE], event["ResourceProperties"]["Names"])
         except Exception as error:  # noqa: BLE001 (without an answer CloudFormation waits for an hour)
             reason = f"The CustomResourceDefinitions of the cluster can't be read ({type(error).__name__}: {error})"
             reason += ". Deploy with -c kinds=kept to leave them as they are"
-    answer = {
-        "Status": "FAILED" if reason else "SUCCESS",
-        "Reason": reason[:_MAX_REASON],
-        "PhysicalResourceId": event.get("PhysicalResourceId") or event["LogicalResourceId"],
-        **{key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")},
-    }
-    request = urllib.request.Request(  # noqa: S310 (CloudFormation's presigned URL)
-        event["ResponseURL"], data=json.dumps(answer).encode(), method="PUT", headers={"Content-Type": ""}
-    )
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS):  # noqa: S310 (the same)
-        pass
-
-
-def _once_access_is_known(read: Callable[[], list[Json]]) -> list[Json]:
-    """What ``read`` returns; EKS needs some seconds until a new access entry counts."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return read()
-        except urllib.error.HTTPError as error:
-            if error.code not in {401, 403}:
-                raise
-        time.sleep(_RETRY_SECONDS)
-    return read()
+    custom_resource.answer(event, reason=reason)
 
 
 def check(cluster: str, names: Sequence[str]) -> str:
@@ -166,13 +125,8 @@ def check(cluster: str, names: Sequence[str]) -> str:
         OSError: the API server can't be reached, or denies the request.
         ClientError: EKS denies or throttles the call.
     """
-    session = boto3.Session()
-    description = session.client("eks").describe_cluster(name=cluster)["cluster"]
-    credentials = session.get_credentials()
-    assert credentials is not None
-    token = presign(credentials.get_frozen_credentials(), region=session.region_name, cluster=cluster)
-    authority = base64.b64decode(description["certificateAuthority"]["data"]).decode()
-    definitions = _once_access_is_known(lambda: read_definitions(description["endpoint"], authority, token, names))
+    server, description = custom_resource.connect(cluster)
+    definitions = custom_resource.once_access_is_known(lambda: read_definitions(server, names))
     auto_mode = has_auto_mode(description)
     errors = "; ".join(ownership_errors(definitions, auto_mode=auto_mode))
     option = keeping_option(definitions, auto_mode=auto_mode)

@@ -13,16 +13,16 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnElement, CustomResource, Duration, RemovalPolicy, Stack, aws_eks
+from aws_cdk import CfnElement, CustomResource, RemovalPolicy, Stack
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk.aws_ecr_assets import DockerImageAsset, Platform
 from constructs import Construct, IConstruct
 
-from infra import cluster_manifests, kinds_check, permissions
-from infra.functions import ARCHITECTURES, into_vpc
+from infra import cluster_manifests, deployment_access, permissions
+from infra.deployment_function import DeploymentFunction
+from infra.functions import into_vpc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,15 +34,7 @@ if TYPE_CHECKING:
 _IMAGE = ("relay", "shared")
 """The files that the relay's Dockerfile copies."""
 _CHECK_ACCESS = "OwnerCheckAccess"
-_CHECK_FOLDERS = ("infra", "shared", "shared/cluster")
-_CHECK_FILES = (
-    "infra/__init__.py",
-    "infra/kinds_check.py",
-    "shared/__init__.py",
-    "shared/cluster/__init__.py",
-    "shared/cluster/eks_token.py",
-)
-"""The code of the function that checks the definitions' owner; the rest of it is in Lambda's runtime."""
+_WEBHOOK_ACCESS = "WebhookAccess"
 
 
 class KubectlApply(Construct):
@@ -82,28 +74,29 @@ class KubectlApply(Construct):
         kubectl_cluster = eks.Cluster.from_cluster_attributes(
             self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
         )
-        stack = Stack.of(self)
-        relay = cluster_manifests.relay(
-            cluster=options.cluster,
-            bus=cluster_manifests.bus_name(options.cluster),
-            region=stack.region,
-            image=options.relay_image or _image(self, checkout, options.relay_architectures),
-            architecture=options.relay_architectures[0] if len(options.relay_architectures) == 1 else "",
-            role_arn=access.relay.role_arn if options.oidc_provider else "",
-            tolerations=options.relay_tolerations,
-        )
         definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers) if options.kinds else []
         self.kinds_check: KindsCheck | None = None
+        self.webhook_access: eks.KubernetesManifest | None = None
+        """RBAC of the function that applies the webhook's configuration."""
         dependencies: list[IConstruct] = [administrator, access]
         for name, objects, policy in (
             (
                 _CHECK_ACCESS,
-                cluster_manifests.kinds_check_access() if options.kinds else [],
+                deployment_access.kinds_check() if options.kinds else [],
                 RemovalPolicy.DESTROY,
             ),
             ("Kinds", definitions, RemovalPolicy.RETAIN),
-            ("Access", cluster_manifests.access(options.functions), RemovalPolicy.DESTROY),
-            ("Relay", relay, RemovalPolicy.DESTROY),
+            (
+                "Access",
+                cluster_manifests.access_of(options),
+                RemovalPolicy.DESTROY,
+            ),
+            ("Relay", self._relay(options, access, checkout), RemovalPolicy.DESTROY),
+            (
+                _WEBHOOK_ACCESS,
+                deployment_access.webhook() if options.relay == "webhook" else [],
+                RemovalPolicy.DESTROY,
+            ),
         ):
             if not objects:
                 continue
@@ -116,9 +109,25 @@ class KubectlApply(Construct):
                 self.kinds_check = KindsCheck(self, "OwnerCheck", options=options, checkout=checkout)
                 self.kinds_check.result.node.add_dependency(manifest)
                 dependencies = [self.kinds_check.result]
+            if name == _WEBHOOK_ACCESS:
+                self.webhook_access = manifest
+
+    def _relay(self, options: StackOptions, access: ClusterAccess, checkout: Path) -> list[cluster_manifests.Obj]:
+        """The relay where it runs in the cluster."""
+        if access.relay is None:
+            return []
+        return cluster_manifests.relay(
+            cluster=options.cluster,
+            bus=cluster_manifests.bus_name(options.cluster),
+            region=Stack.of(self).region,
+            image=options.relay_image or _image(self, checkout, options.relay_architectures),
+            architecture=options.relay_architectures[0] if len(options.relay_architectures) == 1 else "",
+            role_arn=access.relay.role_arn if options.oidc_provider else "",
+            tolerations=options.relay_tolerations,
+        )
 
 
-class KindsCheck(Construct):
+class KindsCheck(DeploymentFunction):
     """The function that checks who owns the cluster's definitions, and its ``result`` as a custom resource.
 
     The resource's id follows from the definitions, so that new ones are checked by a new resource: a refused deployment
@@ -126,52 +135,14 @@ class KindsCheck(Construct):
     """
 
     def __init__(self, scope: Construct, id_: str, *, options: StackOptions, checkout: Path) -> None:
-        super().__init__(scope, id_)
-        stack = Stack.of(self)
-        log_group = logs.LogGroup(
-            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
-        )
-        role = iam.Role(
-            self,
-            "Role",
-            description="Reads the cluster's CustomResourceDefinitions before the stack applies its own",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        )
-        log_group.grant_write(role)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid="DescribeCluster",
-                actions=["eks:DescribeCluster"],
-                resources=[stack.format_arn(service="eks", resource="cluster", resource_name=options.cluster)],
-            )
-        )
-        function = lambda_.Function(
-            self,
-            "Function",
-            description=f"Tenon: who owns the CustomResourceDefinitions of EKS cluster {options.cluster}",
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=ARCHITECTURES[options.function_architecture],
-            handler="infra.kinds_check.handle",
-            code=lambda_.Code.from_asset(
-                str(checkout),
-                exclude=["*", ".*", *(f"!{path}" for path in (*_CHECK_FOLDERS, *_CHECK_FILES))],
-            ),
-            memory_size=256,
-            timeout=Duration.minutes(2),
-            environment={kinds_check.CLUSTER_VARIABLE: options.cluster},
-            role=role,
-            log_group=log_group,
-        )
-        if options.subnets:
-            into_vpc(function, options)
-            role.add_to_policy(permissions.join_network())
-        entry = aws_eks.CfnAccessEntry(
-            self,
-            "Entry",
-            cluster_name=options.cluster,
-            principal_arn=role.role_arn,
-            kubernetes_groups=[cluster_manifests.group(cluster_manifests.KINDS_CHECK)],
-            type="STANDARD",
+        super().__init__(
+            scope,
+            id_,
+            module="kinds_check",
+            purpose=f"who owns the CustomResourceDefinitions of EKS cluster {options.cluster}",
+            group=cluster_manifests.group(deployment_access.KINDS_CHECK),
+            options=options,
+            checkout=checkout,
         )
         definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers)
         digest = hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()[:12]
@@ -179,10 +150,10 @@ class KindsCheck(Construct):
             self,
             f"Definitions{digest}",
             resource_type="Custom::TenonKindsCheck",
-            service_token=function.function_arn,
+            service_token=self.function.function_arn,
             properties={"Names": [definition["metadata"]["name"] for definition in definitions]},
         )
-        self.result.node.add_dependency(entry)
+        self.result.node.add_dependency(self.entry)
 
 
 def _image(scope: Construct, checkout: Path, architectures: Sequence[Architecture]) -> str:

@@ -7,36 +7,21 @@ Actions and conditions are those of AWS's service authorization reference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 
 from infra import function_sizes
+from infra.node_group_permissions import scale_node_groups
+from infra.permission_scope import allow, any_resource
 from shared import hints
 from shared.api import labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from aws_cdk import aws_dynamodb as dynamodb
-    from aws_cdk import aws_events as events
-    from aws_cdk import aws_s3 as s3
-    from constructs import Construct
-
-    from infra.queues import Queues
-
-WILDCARDS = {
-    "ReadInstances": "ec2:DescribeInstances supports no resources; limited to the Region",
-    "ReadSpotRequests": "ec2:DescribeSpotInstanceRequests supports no resources; limited to the Region",
-    "ReadTemplates": "ec2:DescribeLaunchTemplates supports no resources; limited to the Region",
-    "ReadPlaces": "EC2's Describe actions support no resources; limited to the Region",
-    "ReadTypes": "EC2's Describe actions support no resources; limited to the Region",
-    "ReadPrices": "the Pricing API supports no resources",
-    "JoinNetwork": "Lambda creates and deletes the function's network interfaces, whose ids are not known before",
-}
-"""The statements whose resource is ``*``, and why they can't be narrower."""
+    from infra.permission_scope import PermissionScope, ReadScope
 
 LAUNCHED = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
 """The resources that a launch creates and tags (shared/launch)."""
@@ -44,67 +29,8 @@ LAUNCHED = ("fleet", "instance", "network-interface", "spot-instances-request", 
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances with its caller's permissions
 
 
-@dataclass(frozen=True, kw_only=True)
-class PermissionScope:
-    """The cluster's name and the stack's resources, which permissions refer to."""
-
-    cluster: str
-    scope: Construct
-    bus: events.IEventBus
-    queues: Queues
-    table: dynamodb.Table
-    catalog: s3.Bucket
-    node_roles: list[str]
-    """ARNs of the roles of nodes."""
-    kms_keys: Sequence[str] = ()
-    """ARNs of the customer managed keys of volumes."""
-    buffer_queues: Sequence[str] = ()
-    buffer_alarms: Sequence[str] = ()
-    """Names of the queues and alarms that CapacityBuffers may follow."""
-    standby: bool = False
-    """Whether NodePools may have standby nodes."""
-
-    def ec2(self, *resources: str, shared: bool = False) -> list[str]:
-        """ARNs of EC2 resource types; ``shared``: of any account (AWS's images, subnets of a shared VPC)."""
-        stack = Stack.of(self.scope)
-        account = "*" if shared else stack.account
-        return [
-            stack.format_arn(service="ec2", account=account, resource=name, resource_name="*") for name in resources
-        ]
-
-    @property
-    def in_region(self) -> dict[str, Any]:
-        """Condition: only in the stack's Region."""
-        return {"StringEquals": {"aws:RequestedRegion": Stack.of(self.scope).region}}
-
-    @property
-    def _cluster_tag(self) -> str:
-        return labels.CLUSTER_TAG.format(cluster=self.cluster)
-
-    def requested(self, **more: list[str]) -> dict[str, Any]:
-        """Condition: the request tags new resources as the cluster's."""
-        return {"StringEquals": {f"aws:RequestTag/{self._cluster_tag}": "owned", **more}}
-
-    def owned(self) -> dict[str, Any]:
-        """Condition: the resource is tagged as the cluster's."""
-        return {"StringEquals": {f"aws:ResourceTag/{self._cluster_tag}": "owned"}}
-
-
-def _allow(
-    sid: str, actions: Iterable[str], resources: Iterable[str], conditions: dict[str, Any] | None = None
-) -> iam.PolicyStatement:
-    return iam.PolicyStatement(sid=sid, actions=list(actions), resources=list(resources), conditions=conditions)
-
-
-def _any_resource(sid: str, actions: Iterable[str], conditions: dict[str, Any] | None = None) -> iam.PolicyStatement:
-    if sid not in WILDCARDS:
-        raise KeyError(f"{sid}: a statement on every resource needs its reason in WILDCARDS")
-    return _allow(sid, actions, ["*"], conditions)
-
-
-def _resolve_node_class(on: PermissionScope) -> list[iam.PolicyStatement]:
-    # The resources of a node class: subnets, security groups, images, its instance profile.
-    stack = Stack.of(on.scope)
+def read_places(on: ReadScope) -> list[iam.PolicyStatement]:
+    """What selectors of a node class select: subnets, security groups, images, capacity reservations."""
     places = (
         "ec2:DescribeCapacityReservations",
         "ec2:DescribeImages",
@@ -112,33 +38,40 @@ def _resolve_node_class(on: PermissionScope) -> list[iam.PolicyStatement]:
         "ec2:DescribeSecurityGroups",
         "ec2:DescribeSubnets",
     )
+    # AWS's own public parameters (AMIs), never the account's.
+    public = Stack.of(on.scope).format_arn(
+        service="ssm", account="", resource="parameter", resource_name="aws/service/*"
+    )
+    return [
+        any_resource("ReadPlaces", places, on.in_region),
+        allow("ReadPublicParameters", ["ssm:GetParameter", "ssm:GetParameters"], [public]),
+    ]
+
+
+def _resolve_node_class(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # The resources of a node class: what its selectors select, and its instance profile.
+    stack = Stack.of(on.scope)
     own_profiles = stack.format_arn(
         service="iam", region="", resource="instance-profile", resource_name=f"tenon-{on.cluster}-*"
     )
     return [
-        _any_resource("ReadPlaces", places, on.in_region),
-        # AWS's own public parameters (AMIs), never the account's.
-        _allow(
-            "ReadPublicParameters",
-            ["ssm:GetParameter", "ssm:GetParameters"],
-            [stack.format_arn(service="ssm", account="", resource="parameter", resource_name="aws/service/*")],
-        ),
+        *read_places(on),
         # A node class may have a role instead of a profile: the role's profile is used, or Tenon creates one.
-        _allow(
+        allow(
             "FindProfiles",
             ["iam:ListInstanceProfilesForRole"],
             [stack.format_arn(service="iam", region="", resource="role", resource_name="*")],
         ),
         # A node class may have a profile: that it exists and has a role is checked before a launch fails.
-        _allow(
+        allow(
             "SeeProfiles",
             ["iam:GetInstanceProfile"],
             [stack.format_arn(service="iam", region="", resource="instance-profile", resource_name="*")],
         ),
-        _allow("MakeProfiles", ["iam:CreateInstanceProfile", "iam:TagInstanceProfile"], [own_profiles], on.requested()),
-        _allow("FillProfiles", ["iam:AddRoleToInstanceProfile"], [own_profiles]),
+        allow("MakeProfiles", ["iam:CreateInstanceProfile", "iam:TagInstanceProfile"], [own_profiles], on.requested()),
+        allow("FillProfiles", ["iam:AddRoleToInstanceProfile"], [own_profiles]),
         # Only node roles, and only to EC2.
-        _allow(
+        allow(
             "PassNodeRoles",
             ["iam:PassRole"],
             on.node_roles,
@@ -152,26 +85,26 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
     shared = ("capacity-reservation", "image", "placement-group", "security-group", "snapshot", "subnet")
     return [
         # Resources that a launch uses but doesn't create.
-        _allow("LaunchWith", _FLEET, on.ec2(*shared, shared=True)),
+        allow("LaunchWith", _FLEET, on.ec2(*shared, shared=True)),
         # Only launch templates of this cluster.
-        _allow("LaunchFromOwnTemplates", _FLEET, on.ec2("launch-template"), on.owned()),
+        allow("LaunchFromOwnTemplates", _FLEET, on.ec2("launch-template"), on.owned()),
         # New resources must have the cluster's tags, or garbage collection could not find them.
-        _allow(
+        allow(
             "LaunchTagged",
             _FLEET,
             on.ec2(*LAUNCHED),
             {**on.requested(), "StringLike": {f"aws:RequestTag/{labels.NODEPOOL}": "*"}},
         ),
-        _allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], on.ec2("launch-template"), on.requested()),
+        allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], on.ec2("launch-template"), on.requested()),
         # Only while creating; otherwise any instance could be tagged as the cluster's.
-        _allow(
+        allow(
             "TagWhileCreating",
             ["ec2:CreateTags"],
             on.ec2(*LAUNCHED, "launch-template"),
             on.requested(**{"ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]}),
         ),
         # The NodeClaim of an instance is only known after the launch.
-        _allow(
+        allow(
             "TagOwnInstances",
             ["ec2:CreateTags"],
             on.ec2("instance"),
@@ -181,7 +114,7 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
             },
         ),
         # The first spot launch of an account creates this service-linked role of EC2.
-        _allow(
+        allow(
             "AllowFirstSpot",
             ["iam:CreateServiceLinkedRole"],
             [
@@ -206,9 +139,9 @@ def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
     through_ec2 = {"kms:ViaService": f"ec2.{stack.region}.{stack.url_suffix}"}
     use = ("Decrypt", "DescribeKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo")
     return [
-        _allow("UseVolumeKeys", [f"kms:{action}" for action in use], on.kms_keys, {"StringEquals": through_ec2}),
+        allow("UseVolumeKeys", [f"kms:{action}" for action in use], on.kms_keys, {"StringEquals": through_ec2}),
         # Only grants that let AWS's own services use the key, so that EC2 can attach the volumes later.
-        _allow(
+        allow(
             "GrantVolumeKeys",
             ["kms:CreateGrant"],
             on.kms_keys,
@@ -220,7 +153,7 @@ def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
 def _terminate(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [
         # Only instances of this cluster that belong to a NodePool, never those of node groups.
-        _allow(
+        allow(
             "TerminateOwned",
             ["ec2:TerminateInstances"],
             on.ec2("instance"),
@@ -233,24 +166,25 @@ def _standby(function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
     # Only instances of this cluster that belong to a NodePool. One function stops them, those that launch start them.
     own_nodes = {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}}
     if function == function_sizes.LIFECYCLE:
-        return [_allow("StopOwned", ["ec2:StopInstances"], on.ec2("instance"), own_nodes)]
-    return [_allow("StartOwned", ["ec2:StartInstances"], on.ec2("instance"), own_nodes)]
+        return [allow("StopOwned", ["ec2:StopInstances"], on.ec2("instance"), own_nodes)]
+    return [allow("StartOwned", ["ec2:StartInstances"], on.ec2("instance"), own_nodes)]
 
 
 def _delete_templates(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [
-        _any_resource("ReadTemplates", ["ec2:DescribeLaunchTemplates"], on.in_region),
+        any_resource("ReadTemplates", ["ec2:DescribeLaunchTemplates"], on.in_region),
         # Launch templates of this cluster that are no longer used.
-        _allow("DeleteOwnTemplates", ["ec2:DeleteLaunchTemplate"], on.ec2("launch-template"), on.owned()),
+        allow("DeleteOwnTemplates", ["ec2:DeleteLaunchTemplate"], on.ec2("launch-template"), on.owned()),
     ]
 
 
 def _verify(on: PermissionScope) -> list[iam.PolicyStatement]:
     # To verify spot interruption warnings; instances are read with ReadPlaces.
-    return [_any_resource("ReadSpotRequests", ["ec2:DescribeSpotInstanceRequests"], on.in_region)]
+    return [any_resource("ReadSpotRequests", ["ec2:DescribeSpotInstanceRequests"], on.in_region)]
 
 
-def _refresh_catalog(on: PermissionScope) -> list[iam.PolicyStatement]:
+def refresh_catalog(on: ReadScope) -> list[iam.PolicyStatement]:
+    """What the catalog function needs, but to read the catalog."""
     types = (
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
@@ -258,15 +192,24 @@ def _refresh_catalog(on: PermissionScope) -> list[iam.PolicyStatement]:
         "ec2:DescribeSpotPriceHistory",
     )
     return [
-        _any_resource("ReadTypes", types, on.in_region),
-        _any_resource("ReadPrices", ["pricing:GetProducts"]),
-        _allow("WriteCatalog", ["s3:PutObject"], [on.catalog.arn_for_objects("*")]),
+        any_resource("ReadTypes", types, on.in_region),
+        any_resource("ReadPrices", ["pricing:GetProducts"]),
+        allow("WriteCatalog", ["s3:PutObject"], [on.catalog.arn_for_objects("*")]),
+    ]
+
+
+def read_catalog(on: ReadScope) -> list[iam.PolicyStatement]:
+    """What it takes to read the objects of the catalog's bucket."""
+    return [
+        allow("ReadCatalog", ["s3:GetObject"], [on.catalog.arn_for_objects("*")]),
+        # Without it S3 returns 403 instead of 404 for a catalog that doesn't exist yet.
+        allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
     ]
 
 
 def join_network() -> iam.PolicyStatement:
     """What a function's role needs for a function in a VPC."""
-    return _any_resource(
+    return any_resource(
         "JoinNetwork",
         [
             "ec2:AssignPrivateIpAddresses",
@@ -286,7 +229,7 @@ def _read_sources(setting: str, on: PermissionScope) -> list[iam.PolicyStatement
         # Only how many messages there are, never what they say.
         actions = ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"]
         queues = [stack.format_arn(service="sqs", resource=name) for name in on.buffer_queues]
-        return [_allow("CountMessages", actions, queues)] if queues else []
+        return [allow("CountMessages", actions, queues)] if queues else []
     # On these alarms: CloudWatch then answers for alarms of metrics only, not for composite ones (DescribeAlarms).
     alarms = [
         stack.format_arn(
@@ -294,7 +237,42 @@ def _read_sources(setting: str, on: PermissionScope) -> list[iam.PolicyStatement
         )
         for name in on.buffer_alarms
     ]
-    return [_allow("SeeAlarms", ["cloudwatch:DescribeAlarms"], alarms)] if alarms else []
+    return [allow("SeeAlarms", ["cloudwatch:DescribeAlarms"], alarms)] if alarms else []
+
+
+def _record_sweeps(on: PermissionScope) -> list[iam.PolicyStatement]:
+    table = Stack.of(on.scope).format_arn(service="dynamodb", resource="table", resource_name=on.sweeps_table)
+    # Of the table that the fleet's clusters share, only the cluster's own row.
+    own_row = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [on.cluster]}}
+    return [allow("RecordSweeps", ["dynamodb:PutItem"], [table], own_row)]
+
+
+def _optional(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    """What a function may do where the deployment asks for it."""
+    if setting == "sweeps_table":
+        return _record_sweeps(on) if on.sweeps_table else []
+    if setting == "standby":
+        return _standby(function, on) if on.standby else []
+    return scale_node_groups(function, on) if on.node_groups else []
+
+
+def _publish(function: str, on: PermissionScope) -> iam.PolicyStatement:
+    """Hints to other functions; of node groups only notifications."""
+    source = hints.RELAY if function == function_sizes.RELAY else hints.FUNCTIONS
+    own = {"StringEquals": {"events:source": source}}
+    if function == function_sizes.NODE_GROUPS:
+        own["StringLike"] = {"events:detail-type": "Node Group *"}
+        return allow("PublishNotifications", ["events:PutEvents"], [on.bus.event_bus_arn], own)
+    return allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)
+
+
+_SENDS = {
+    "provisioning_queue_url": ("SendToProvisioner", function_sizes.PROVISIONER),
+    "termination_queue_url": ("SendToTermination", function_sizes.TERMINATION),
+    "disruption_queue_url": ("WakeUpLater", function_sizes.DISRUPTION),
+    "node_group_queue_url": ("ContinueDrains", function_sizes.NODE_GROUPS),
+}
+"""The statement's id, and the function whose queue it is, by setting."""
 
 
 def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
@@ -302,39 +280,38 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
     queues = on.queues
     match setting:
         case "event_bus_name":
-            own = {"StringEquals": {"events:source": hints.FUNCTIONS}}
-            allowed = [_allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)]
+            allowed = [_publish(function, on)]
         case "table_name":
             # Unavailable offerings, partial launches, interruption rates, the call budget, wake-ups already sent,
             # decisions. The table is never scanned. Only the interruption function adds to what others have counted.
             adds = ("UpdateItem",) if function == function_sizes.INTERRUPTION else ()
             actions = ("BatchWriteItem", "GetItem", "PutItem", "Query", *adds)
-            allowed = [_allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
+            allowed = [allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
         case "catalog_bucket":
-            allowed = [
-                _allow("ReadCatalog", ["s3:GetObject"], [on.catalog.arn_for_objects("*")]),
-                # Without it S3 returns 403 instead of 404 for a catalog that doesn't exist yet.
-                _allow("SeeCatalogMissing", ["s3:ListBucket"], [on.catalog.bucket_arn]),
-            ]
-        case "termination_queue_url":
-            queue = queues.by_function[function_sizes.TERMINATION]
-            allowed = [_allow("SendToTermination", ["sqs:SendMessage"], [queue.queue_arn])]
-        case "disruption_queue_url":
-            allowed = [
-                _allow("WakeUpLater", ["sqs:SendMessage"], [queues.by_function[function_sizes.DISRUPTION].queue_arn])
-            ]
+            allowed = read_catalog(on)
+        case _ if setting in _SENDS:
+            sid, owner = _SENDS[setting]
+            allowed = [allow(sid, ["sqs:SendMessage"], [queues.by_function[owner].queue_arn])]
         case "dead_letter_queue_url":
             # Malformed messages, with the reason.
-            allowed = [_allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
+            allowed = [allow("BuryMalformed", ["sqs:SendMessage"], [queues.dead_letters[function].queue_arn])]
+        case "dead_letter_queues":
+            arns = [queue.queue_arn for queue in queues.all_dead_letters]
+            allowed = [allow("CountDeadLetters", ["sqs:GetQueueAttributes"], arns)]
         case "buffer_queues" | "buffer_alarms":
             allowed = _read_sources(setting, on)
-        case "standby":
-            allowed = _standby(function, on) if on.standby else []
-        case "cluster_name" | "node_instance_profile" | "planned_pods" | "buffer_events":
+        case "standby" | "node_groups" | "sweeps_table":
+            allowed = _optional(setting, function, on)
+        case "cluster_name" | "node_instance_profile" | "planned_pods" | "buffer_events" | "relay" | "webhook_digest":
             allowed = []  # a name or an option
         case _:
             raise KeyError(f"setting {setting} of {function}: add its permissions here")
     return allowed
+
+
+def reach_cluster(on: ReadScope) -> iam.PolicyStatement:
+    """The endpoint and its certificate authority; RBAC guards the API itself."""
+    return allow("ReachCluster", ["eks:DescribeCluster"], [on.cluster_arn])
 
 
 def statements(function: str, settings: Iterable[str], on: PermissionScope) -> list[iam.PolicyStatement]:
@@ -343,11 +320,9 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
     Raises:
         KeyError: the permissions of a setting are not defined.
     """
-    # The endpoint and its certificate authority; RBAC guards the API itself.
-    arn = Stack.of(on.scope).format_arn(service="eks", resource="cluster", resource_name=on.cluster)
-    describe_cluster = [_allow("ReachCluster", ["eks:DescribeCluster"], [arn])]
-    describe_instances = [_any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
-    purposes = {
+    describe_cluster = [reach_cluster(on)]
+    describe_instances = [any_resource("ReadInstances", ["ec2:DescribeInstances"], on.in_region)]
+    purposes: dict[str, Callable[[], list[iam.PolicyStatement]]] = {
         function_sizes.PROVISIONER: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
         function_sizes.LIFECYCLE: lambda: [
             *describe_cluster,
@@ -359,8 +334,14 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
         function_sizes.TERMINATION: lambda: [*describe_cluster, *describe_instances, *_terminate(on)],
         # It launches replacements and deletes NodeClaims, which the termination function handles.
         function_sizes.INTERRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on), *_verify(on)],
-        function_sizes.CATALOG: lambda: _refresh_catalog(on),
+        function_sizes.CATALOG: lambda: refresh_catalog(on),
         # Its other permissions follow from the queues and alarms that the deployment names.
         function_sizes.BUFFERS: lambda: describe_cluster,
+        # It puts hints on the bus, which follows from its settings.
+        function_sizes.RELAY: lambda: describe_cluster,
+        # It sends to one queue, which follows from its settings.
+        function_sizes.WEBHOOK: list,
+        # Its other permissions follow from its settings.
+        function_sizes.NODE_GROUPS: lambda: [*describe_cluster, *describe_instances, *_verify(on)],
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -24,16 +24,18 @@ _PURPOSES = {
     function_sizes.TERMINATION: "Termination",
     function_sizes.DISRUPTION: "Disruption",
     function_sizes.BUFFERS: "Buffers",
+    function_sizes.NODE_GROUPS: "Nodegroups",
 }
 
 
 class Queues(Construct):
     """The queues by function, their dead-letter queues, and ``undelivered``.
 
-    ``delayed`` are second queues of functions, whose messages arrive later.
+    ``delayed`` are second queues of functions, whose messages arrive later. ``undelivered`` is the fleet's queue if the
+    cluster is of a fleet.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, options: StackOptions) -> None:
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions, undelivered: sqs.IQueue | None) -> None:
         super().__init__(scope, id_)
         cluster = options.cluster
         self.by_function: dict[str, sqs.Queue] = {}
@@ -43,8 +45,8 @@ class Queues(Construct):
             if function not in options.functions:
                 continue
             fifo = function == function_sizes.PROVISIONER
-            self.dead_letters[function] = self._dead_letter_queue(
-                f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo
+            self.dead_letters[function] = dead_letter_queue(
+                self, f"{name}DeadLetters", f"{name.lower()}-dead-letters", cluster, fifo=fifo
             )
             self.by_function[function] = self._queue(name, function, cluster)
         if options.reads_demand:
@@ -52,7 +54,18 @@ class Queues(Construct):
             self.delayed[function_sizes.BUFFERS] = self._queue(
                 "BuffersDelayed", function_sizes.BUFFERS, cluster, delay=delay
             )
-        self.undelivered = self._dead_letter_queue("Undelivered", "undelivered", cluster, fifo=False)
+        self.own_undelivered: sqs.Queue | None = None
+        if undelivered is None:
+            undelivered = self.own_undelivered = dead_letter_queue(
+                self, "Undelivered", "undelivered", cluster, fifo=False
+            )
+        self.undelivered = undelivered
+
+    @property
+    def all_dead_letters(self) -> tuple[sqs.Queue, ...]:
+        """The cluster's queues that messages go to which nothing can handle; the fleet looks at its own."""
+        own = () if self.own_undelivered is None else (self.own_undelivered,)
+        return (*self.dead_letters.values(), *own)
 
     def _queue(self, id_: str, function: str, cluster: str, *, delay: Duration | None = None) -> sqs.Queue:
         fifo = function == function_sizes.PROVISIONER
@@ -72,15 +85,17 @@ class Queues(Construct):
             enforce_ssl=True,
         )
 
-    def _dead_letter_queue(self, id_: str, purpose: str, cluster: str, *, fifo: bool) -> sqs.Queue:
-        return sqs.Queue(
-            self,
-            id_,
-            queue_name=resource_names.queue(cluster, purpose, fifo=fifo),
-            fifo=True if fifo else None,
-            # Functions that send messages here have no deduplication id.
-            content_based_deduplication=True if fifo else None,
-            retention_period=Duration.days(function_sizes.DEAD_LETTER_DAYS),
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
-        )
+
+def dead_letter_queue(scope: Construct, id_: str, purpose: str, owner: str, *, fifo: bool) -> sqs.Queue:
+    """A queue of messages that nothing can handle; ``owner`` is the cluster, or what its fleet's names have for it."""
+    return sqs.Queue(
+        scope,
+        id_,
+        queue_name=resource_names.queue(owner, purpose, fifo=fifo),
+        fifo=True if fifo else None,
+        # Functions that send messages here have no deduplication id.
+        content_based_deduplication=True if fifo else None,
+        retention_period=Duration.days(function_sizes.DEAD_LETTER_DAYS),
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+    )

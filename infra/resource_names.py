@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 QUEUE_LENGTH = 80
 FUNCTION_LENGTH = 64
 _RULE_LENGTH = 64
+_TABLE_LENGTH = 255
 _LONGEST_RULE = len("reservation-interruption")
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _DIGEST = 8
@@ -39,10 +40,27 @@ def _digest(cluster: str) -> str:
     return hashlib.sha256(cluster.encode()).hexdigest()[:_DIGEST]
 
 
+def of_fleet(fleet: str) -> str:
+    """What a fleet's names have in place of a cluster's: it begins with a hyphen, which no cluster's name does."""
+    return f"-fleet-{fleet}"
+
+
+def export(fleet: str, output: str) -> str:
+    """The name under which a fleet's stack exports an output."""
+    return f"{stack(of_fleet(fleet))}:{output}"
+
+
+def table(owner: str, purpose: str) -> str:
+    """A table's name."""
+    return name(owner, purpose, longest=_TABLE_LENGTH)
+
+
 def alarms(functions: Collection[str] = function_sizes.ALL) -> tuple[str, ...]:
     """The names of a cluster's alarms, without its prefix, which can be that of another cluster's names too."""
     return (
-        *(f"{function}-{symptom}" for function in functions for symptom in ("errors", "slow")),
+        "unwell",
+        *(f"{function}-errors" for function in functions),
+        *(f"{function}-slow" for function in functions if function not in function_sizes.WATCHING),
         *(f"{function}-queue-old" for function in function_sizes.QUEUES if function in functions),
         "dead-letters",
         "throttles",
@@ -50,6 +68,7 @@ def alarms(functions: Collection[str] = function_sizes.ALL) -> tuple[str, ...]:
         "pods-waiting",
         "relay-silent",
         "garbage-kept",
+        "launches-fail",
         "catalog-stale",
     )
 

@@ -6,33 +6,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aws_cdk import CfnElement, CfnOutput, Environment, Stack
+from constructs import Construct, IConstruct
 
-from infra import resource_names
+from infra import function_sizes, resource_names
 from infra.acknowledgments import acknowledge
 from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
 from infra.dashboard import Dashboard
 from infra.event_rules import Bus, Events
+from infra.fleet_stack import FleetResources
 from infra.functions import Functions
 from infra.kubectl_apply import KubectlApply
 from infra.node_role import NodeRole
-from infra.permissions import PermissionScope
+from infra.permission_scope import PermissionScope
 from infra.queues import Queues
 from infra.storage import Storage
+from infra.webhook import WebhookConfiguration, public_url
 from shared.api import labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aws_cdk.aws_events import IEventBus
-    from constructs import Construct
 
     from infra.stack_options import StackOptions
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 
 
-def _resource(construct: Construct) -> CfnElement:
+def _resource(construct: IConstruct) -> CfnElement:
     resource = construct.node.default_child
     assert isinstance(resource, CfnElement)
     return resource
@@ -55,9 +57,11 @@ class TenonStack(Stack):
             tags={labels.CLUSTER_NAME_TAG: options.cluster},
         )
         bus = Bus(self, "Hints", cluster=options.cluster).bus
-        queues = Queues(self, "Queues", options=options)
-        storage = Storage(self, "State")
+        fleet = FleetResources(options.fleet, Construct(self, "Fleet")) if options.fleet else None
+        queues = Queues(self, "Queues", options=options, undelivered=fleet.undelivered() if fleet else None)
+        storage = Storage(self, "State", catalog=fleet.catalog() if fleet else None)
         nodes = NodeRole(self, "Nodes", existing_role=options.node_role)
+        webhook = self._webhook(options)
         functions = Functions(
             self,
             "Functions",
@@ -73,12 +77,23 @@ class TenonStack(Stack):
                 buffer_queues=options.buffer_queues,
                 buffer_alarms=options.buffer_alarms,
                 standby=options.standby,
+                node_groups=options.node_groups,
+                sweeps_table=fleet.sweeps_table if fleet else "",
             ),
             nodes=nodes,
             options=options,
             code=code,
+            webhook_digest=webhook.digest if webhook is not None else options.webhook_digest,
         )
-        Events(self, "Events", options=options, bus=bus, queues=queues, functions=functions.by_name)
+        Events(
+            self,
+            "Events",
+            options=options,
+            bus=bus,
+            queues=queues,
+            functions=functions.by_name,
+            catalog=fleet.catalog_function() if fleet else functions.by_name[function_sizes.CATALOG],
+        )
         access = ClusterAccess(
             self,
             "ClusterAccess",
@@ -86,21 +101,16 @@ class TenonStack(Stack):
             functions=functions.roles,
             nodes=nodes,
             bus=bus,
+            relay_pod=options.relay == "pod",
             oidc_provider=options.oidc_provider,
         )
-        alarms = Alarms(
-            self,
-            "Alarms",
-            cluster=options.cluster,
-            functions=functions,
-            queues=queues,
-            topic=options.alarm_topic,
-            reserve=options.reserve,
-        )
-        Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
+        if fleet is None:
+            self._observe(options, functions, queues)
         kubectl = None
         if options.apply:
             kubectl = KubectlApply(self, "ClusterSide", options=options, access=access, checkout=_CHECKOUT)
+        if function_sizes.WEBHOOK in functions.by_name:
+            self._publish_webhook(functions, webhook, kubectl)
         acknowledge(
             cluster=options.cluster,
             functions=functions,
@@ -108,9 +118,38 @@ class TenonStack(Stack):
             queues=queues,
             storage=storage,
             kubectl=kubectl,
-            catalog_id=self.get_logical_id(_resource(storage.catalog)),
+            webhook=webhook,
+            catalog=fleet.catalog_finding if fleet else f"<{self.get_logical_id(_resource(storage.catalog))}.Arn>",
         )
         self._add_outputs(bus=bus, queues=queues, storage=storage, nodes=nodes, functions=functions, access=access)
+
+    def _webhook(self, options: StackOptions) -> WebhookConfiguration | None:
+        if options.relay != "webhook" or not options.apply:
+            return None
+        return WebhookConfiguration(self, "Webhook", options=options, checkout=_CHECKOUT)
+
+    def _publish_webhook(
+        self, functions: Functions, webhook: WebhookConfiguration | None, kubectl: KubectlApply | None
+    ) -> None:
+        url = public_url(functions.by_name[function_sizes.WEBHOOK])
+        CfnOutput(self, "WebhookUrl", value=url.url)
+        if webhook is not None and kubectl is not None and kubectl.webhook_access is not None:
+            webhook.apply(url, after=kubectl.webhook_access)
+
+    def _observe(self, options: StackOptions, functions: Functions, queues: Queues) -> None:
+        alarms = Alarms(
+            self,
+            "Alarms",
+            cluster=options.cluster,
+            functions=functions,
+            queues=queues,
+            topic=options.alarm_topic,
+            is_watched=options.relay != "webhook",
+            reserve=options.reserve,
+            observability=options.observability,
+        )
+        if options.observability == "full":
+            Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
 
     def _add_outputs(
         self,
@@ -128,9 +167,10 @@ class TenonStack(Stack):
             "CatalogBucket": storage.catalog.bucket_name,
             "NodeRoleArn": nodes.role.role_arn,
             "NodeInstanceProfile": nodes.profile.ref,
-            "RelayRoleArn": access.relay.role_arn,
             "UndeliveredQueueUrl": queues.undelivered.queue_url,
         }
+        if access.relay is not None:
+            outputs["RelayRoleArn"] = access.relay.role_arn
         for name, role in functions.roles.items():
             outputs[f"{name.capitalize()}RoleArn"] = role.role_arn
         for name, queue in queues.by_function.items():

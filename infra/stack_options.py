@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from infra import function_sizes
+from infra import function_sizes, shadow_pools
 from shared import hints
 from shared.api import buffer_signals, labels
 
@@ -18,38 +19,14 @@ if TYPE_CHECKING:
     from shared.api.buffer_signals import Event
 
 Bundle = Literal["full", "source"]
+Observability = Literal["lean", "full"]
 PlannedPods = Literal["nominated", "off"]
 Architecture = Literal["arm64", "amd64"]
+Relay = Literal["function", "pod", "webhook"]
 DEFAULT_BUS = "default"
-
-KEYS = (
-    "cluster",
-    "clusters",
-    "bundle",
-    "clusterSide",
-    "kinds",
-    "capacityBuffers",
-    "relayImage",
-    "relayArchitecture",
-    "relayTolerations",
-    "oidcProvider",
-    "functionArchitecture",
-    "nodeRole",
-    "nodeRoles",
-    "subnets",
-    "securityGroups",
-    "reservedConcurrency",
-    "kmsKeys",
-    "alarmTopic",
-    "tracing",
-    "plannedPods",
-    "bufferQueues",
-    "bufferAlarms",
-    "bufferEvents",
-    "bufferEventBus",
-    "standby",
-)
-"""All context keys."""
+DEFAULT_SHADOW_INTERVAL = 5
+_SHADOW_INTERVALS = range(2, 31)
+"""Minutes. A run takes up to two; after an hour without one nothing is counted."""
 
 # https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
 _CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
@@ -63,33 +40,47 @@ class OptionError(ValueError):
 class StackOptions:
     """The options of one cluster's stack.
 
+    ``fleet`` is the fleet whose stack has what its clusters share: the catalog, the alarm, the dashboard and the queue
+    of undelivered events ("" for none).
     ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` lets the
     stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay;
-    ``capacity_buffers``: with that of CapacityBuffers), RBAC and the relay, with ``relay_image`` or an image that is
-    built during deployment, which needs Docker.
-    ``relay_architectures`` are those that the image is built for, ``relay_tolerations`` Kubernetes tolerations.
-    ``oidc_provider`` is the host and path of the cluster's OIDC issuer: with it the relay gets its role by IRSA instead
-    of EKS Pod Identity. ``node_role`` is an existing role for nodes instead of a new one, ``node_roles`` are other
-    roles that node classes may use. ``subnets`` and ``security_groups`` put the functions that call the cluster into a
-    VPC, which a private cluster endpoint needs. ``reserve`` reserves concurrency for functions that run one at a time,
-    which the quota of a new account doesn't allow. ``function_architecture`` is the processor of the functions, arm64
-    except where a Region's Lambda doesn't have it. ``alarm_topic`` is the ARN of an SNS
-    topic that alarms notify; without it they only change their state. ``tracing`` sends a trace of each invocation to
-    X-Ray. ``kms_keys`` are the ARNs of customer managed keys that encrypt volumes of nodes. ``planned_pods``
-    "nominated" lets the lifecycle function nominate pods for the nodes planned for them. ``buffer_queues`` and
-    ``buffer_alarms`` are the names of SQS queues and CloudWatch alarms that CapacityBuffers may follow, and
-    ``buffer_events`` events on the bus ``buffer_event_bus``.
-    ``standby`` gives the rights to stop and start instances, which NodePools' standby nodes need.
+    ``capacity_buffers``: with that of CapacityBuffers), RBAC and the relay where it is a pod.
+    ``sweep_memory`` is that of the functions that mostly sweep, in MiB.
+    ``relay`` is where the watch of the cluster runs: in a function with ``relay_memory`` MiB, or in pods, with
+    ``relay_image`` or an image that is built during deployment, which needs Docker. "webhook": nothing watches the
+    cluster, and an admission webhook announces new pods; ``webhook_digest`` is the SHA-256 digest of its secret path
+    where the stack doesn't generate it, because users apply the cluster's objects. ``relay_architectures`` are those
+    that the image is built for, ``relay_tolerations`` Kubernetes tolerations. ``oidc_provider`` is the host and path of
+    the cluster's OIDC issuer: with it the relay gets its role by IRSA instead of EKS Pod Identity. ``node_role`` is an
+    existing role for nodes instead of a new one, ``node_roles`` are other roles that node classes may use. ``subnets``
+    and ``security_groups`` put the functions that call the cluster into a VPC, which a private cluster endpoint needs.
+    ``reserve`` reserves concurrency for functions that run one at a time, which the quota of a new account doesn't
+    allow. ``function_architecture`` is the processor of the functions, arm64 except where a Region's Lambda doesn't
+    have it. ``alarm_topic`` is the ARN of an SNS topic that alarms notify; without it they only change their state.
+    ``observability`` "lean" has one alarm and the metric that it needs, "full" alarms for each symptom, all metrics and
+    a dashboard. ``tracing`` sends a trace of each invocation to X-Ray. ``kms_keys`` are the ARNs of customer managed
+    keys that encrypt volumes of nodes. ``planned_pods`` "nominated" lets the lifecycle function nominate pods for the
+    nodes planned for them. ``buffer_queues`` and ``buffer_alarms`` are the names of SQS queues and CloudWatch alarms
+    that CapacityBuffers may follow, and ``buffer_events`` events on the bus ``buffer_event_bus``.
+    ``shadow`` deploys only what compares, without changing anything, what Tenon would do with what is done: every
+    ``shadow_interval`` minutes, with the NodePools and node classes ``shadow_pools`` or, without them, the cluster's.
+    ``standby`` gives the rights to stop and start instances, which NodePools' standby nodes need. ``node_groups`` gives
+    the rights to scale the cluster's node groups.
     """
 
     cluster: str
+    fleet: str = ""
     bundle: Bundle = "full"
     apply: bool = True
     kinds: bool = True
     capacity_buffers: bool = True
+    relay: Relay = "function"
+    relay_memory: int = function_sizes.SIZES[function_sizes.RELAY].memory
+    sweep_memory: int = function_sizes.HALF_VCPU
     relay_image: str = ""
     relay_architectures: tuple[Architecture, ...] = ("arm64", "amd64")
     relay_tolerations: tuple[Mapping[str, str], ...] = ()
+    webhook_digest: str = ""
     oidc_provider: str = ""
     function_architecture: Architecture = "arm64"
     node_role: str = ""
@@ -99,13 +90,18 @@ class StackOptions:
     reserve: bool = False
     kms_keys: tuple[str, ...] = ()
     alarm_topic: str = ""
+    observability: Observability = "lean"
     tracing: bool = False
     planned_pods: PlannedPods = "nominated"
     standby: bool = False
+    node_groups: bool = False
     buffer_queues: tuple[str, ...] = ()
     buffer_alarms: tuple[str, ...] = ()
     buffer_events: tuple[Event, ...] = ()
     buffer_event_bus: str = DEFAULT_BUS
+    shadow: bool = False
+    shadow_interval: int = DEFAULT_SHADOW_INTERVAL
+    shadow_pools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def reads_demand(self) -> bool:
@@ -115,8 +111,16 @@ class StackOptions:
     @property
     def functions(self) -> tuple[str, ...]:
         """The functions of the deployment."""
-        follows = self.reads_demand or bool(self.buffer_events)
-        return tuple(name for name in function_sizes.ALL if name != function_sizes.BUFFERS or follows)
+        if self.shadow:
+            return function_sizes.SHADOW_MODE
+        optional = {
+            function_sizes.CATALOG: not self.fleet,
+            function_sizes.BUFFERS: self.reads_demand or bool(self.buffer_events),
+            function_sizes.NODE_GROUPS: self.node_groups,
+            function_sizes.RELAY: self.relay == "function",
+            function_sizes.WEBHOOK: self.relay == "webhook",
+        }
+        return tuple(name for name in function_sizes.ALL if optional.get(name, True))
 
 
 def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
@@ -173,6 +177,35 @@ def oidc_provider(issuer: str, *, option: str) -> str:
             f"{option}={issuer}: must be the cluster's OIDC issuer, such as oidc.eks.REGION.amazonaws.com/id/ID"
         )
     return provider
+
+
+_POD_ONLY = ("relayImage", "relayArchitecture", "relayTolerations", "oidcProvider")
+
+
+_RELAYS: Mapping[str, Relay] = {"function": "function", "pod": "pod", "webhook": "webhook"}
+
+
+def _relay(context: Mapping[str, object]) -> Relay:
+    relay = _one_of(context, "relay", *_RELAYS)
+    unused = [key for key in _POD_ONLY if context.get(key)]
+    if relay != "pod" and unused:
+        raise OptionError(f"-c {unused[0]}: is for the relay as a pod; give -c relay=pod, or leave it out")
+    return _RELAYS[relay]
+
+
+def _webhook_digest(context: Mapping[str, object], *, is_needed: bool) -> str:
+    digest = str(context.get("webhookDigest", ""))
+    if (digest or is_needed) and not (is_needed and re.fullmatch("[0-9a-f]{64}", digest)):
+        where = "only with -c relay=webhook and -c clusterSide=printed"
+        raise OptionError(f"-c webhookDigest={digest}: must be a SHA-256 digest in hexadecimal, {where}")
+    return digest
+
+
+def _memory(context: Mapping[str, object], key: str, default: int, *, least: int) -> int:
+    text = str(context.get(key, "")) or str(default)
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= function_sizes.MOST_MEMORY:
+        raise OptionError(f"-c {key}={text}: must be MiB from {least} to {function_sizes.MOST_MEMORY}")
+    return int(text)
 
 
 def _architectures(context: Mapping[str, object]) -> tuple[Architecture, ...]:
@@ -240,6 +273,23 @@ def _bus(context: Mapping[str, object]) -> str:
     return bus
 
 
+def _shadow_interval(context: Mapping[str, object]) -> int:
+    text = str(context.get("shadowInterval", "")) or str(DEFAULT_SHADOW_INTERVAL)
+    if not text.isdecimal() or int(text) not in _SHADOW_INTERVALS:
+        allowed = f"{_SHADOW_INTERVALS.start} to {_SHADOW_INTERVALS.stop - 1}"
+        raise OptionError(f"-c shadowInterval={text}: must be minutes, {allowed}")
+    return int(text)
+
+
+def _shadow_pools(context: Mapping[str, object]) -> tuple[Mapping[str, Any], ...]:
+    """The NodePools and node classes of a file."""
+    path = str(context.get("shadowPools", ""))
+    try:
+        return shadow_pools.read(Path(path)) if path else ()
+    except shadow_pools.PoolsError as error:
+        raise OptionError(f"-c shadowPools={path}: {error}") from error
+
+
 def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
     """The clusters to build stacks for: ``cluster`` if it is given, else the list ``clusters``.
 
@@ -270,24 +320,33 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     tracing = _one_of(context, "tracing", "off", "active")
     planned_pods = _one_of(context, "plannedPods", "nominated", "off")
     standby = _one_of(context, "standby", "off", "on")
+    node_groups = _one_of(context, "nodeGroups", "off", "on")
+    shadow = _one_of(context, "mode", "active", "shadow") == "shadow"
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
         raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
+    relay = _relay(context)
+    relay_memory = function_sizes.SIZES[function_sizes.RELAY].memory
     provider = oidc_provider(str(context.get("oidcProvider", "")), option="-c oidcProvider")
-    if region and region.startswith("cn-") and not provider:
+    if relay == "pod" and region and region.startswith("cn-") and not provider:
         raise OptionError(
-            f"{region} has no EKS Pod Identity: give -c oidcProvider=ISSUER, the cluster's OIDC issuer, whose provider "
-            "IAM must have"
+            f"{region} has no EKS Pod Identity: leave -c relay=pod out, or give -c oidcProvider=ISSUER, the cluster's "
+            "OIDC issuer, whose provider IAM must have"
         )
     return StackOptions(
         cluster=cluster,
+        fleet=str(context.get("fleet", "")),
         bundle="source" if bundle == "source" else "full",
         apply=side == "applied",
         kinds=kinds == "applied",
         capacity_buffers=capacity_buffers == "applied",
+        relay=relay,
+        relay_memory=_memory(context, "relayMemory", relay_memory, least=function_sizes.LEAST_MEMORY),
+        sweep_memory=_memory(context, "sweepMemory", function_sizes.HALF_VCPU, least=function_sizes.HALF_VCPU),
         relay_image=str(context.get("relayImage", "")),
         relay_architectures=_architectures(context),
         relay_tolerations=tolerations(_names(context, "relayTolerations"), option="-c relayTolerations"),
+        webhook_digest=_webhook_digest(context, is_needed=relay == "webhook" and side == "printed" and not shadow),
         oidc_provider=provider,
         function_architecture="amd64" if function_architecture == "amd64" else "arm64",
         node_role=str(context.get("nodeRole", "")),
@@ -297,6 +356,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         reserve=reserve == "true",
         kms_keys=_kms_keys(context),
         alarm_topic=_topic(context),
+        observability="full" if _one_of(context, "observability", "lean", "full") == "full" else "lean",
         tracing=tracing == "active",
         planned_pods="nominated" if planned_pods == "nominated" else "off",
         buffer_queues=_sources(context, "bufferQueues", labels.SQS_QUEUE),
@@ -304,4 +364,8 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         buffer_events=_events(context),
         buffer_event_bus=_bus(context),
         standby=standby == "on",
+        node_groups=node_groups == "on",
+        shadow=shadow,
+        shadow_interval=_shadow_interval(context),
+        shadow_pools=_shadow_pools(context),
     )

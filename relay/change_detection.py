@@ -101,6 +101,11 @@ class ChangeDetector:
 
     def detect(self, change: Change) -> Iterator[ReconcileRequest]:
         """The requests that follow from a change. PodDisruptionBudgets matter to drains only (``blocked_drains``)."""
+        for _, request in self.detect_by_object(change):
+            yield request
+
+    def detect_by_object(self, change: Change) -> Iterator[tuple[Watched | None, ReconcileRequest]]:
+        """The requests, each with the object that it follows from; None for one that is gone."""
         if change.resource == resources.POD_DISRUPTION_BUDGETS:
             return
         after_first_list = isinstance(change, ObjectChanged) or change.resource in self._listed
@@ -108,9 +113,11 @@ class ChangeDetector:
             self._listed.add(change.resource)
         for key, obj in updates(change, self._known_keys):
             if obj is None:
-                yield from self._deleted(change.resource, key)
+                requests = self._deleted(change.resource, key)
             else:
-                yield from self._updated(change.resource, obj, after_first_list=after_first_list)
+                requests = self._updated(change.resource, obj, after_first_list=after_first_list)
+            for request in requests:
+                yield obj, request
 
     def _known_keys(self, resource: Resource) -> set[str]:
         if resource == resources.PODS:

@@ -2,6 +2,9 @@
 
 State is in memory only. The functions' sweeps find whatever is missed while no relay runs, and two relays at once only
 send hints twice.
+
+A relay that succeeds another one defers its hints until it takes over. Then it drops those about changes that the
+other one has observed, and has therefore sent.
 """
 
 from __future__ import annotations
@@ -10,23 +13,24 @@ import socket
 import threading
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relay.batcher import Batcher
 from relay.blocked_drains import BlockedDrains
 from relay.change_detection import ChangeDetector
 from relay.nomination_windows import NominationWindows
 from relay.publisher import Publisher
-from relay.watched_kinds import WATCHED_KINDS
-from relay.watcher import MAX_BACKOFF_SECONDS, Watcher
+from relay.watched_kinds import WATCHED_KINDS, KindListed
+from relay.watcher import MAX_BACKOFF_SECONDS, Watcher, as_number
 from shared import hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from mypy_boto3_events import EventBridgeClient
 
+    from relay.change_detection import ReconcileRequest
     from relay.watched_kinds import Change
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
@@ -38,11 +42,23 @@ REPEAT_INTERVAL = timedelta(minutes=1)
 _MAX_RETRIED_PODS = 10
 
 
+class _Deferred(NamedTuple):
+    """A request that isn't to be sent yet, and the kind and resourceVersion of the change that it follows from.
+
+    The version of what a list shows is the object's own. None if it isn't known.
+    """
+
+    kind: str
+    version: int | None
+    request: ReconcileRequest
+
+
 class Relay:
     """Watches one cluster and sends hints to one event bus.
 
     ``now`` is the clock; ``max_backoff`` is the longest wait of a watcher between tries (seconds); ``on_change`` is
-    called after each change, so that a loop can wake up. Thread-safe, but only one thread may call :meth:`step`.
+    called after each change, so that a loop can wake up; ``defers``: nothing is sent before :meth:`take_over`.
+    Thread-safe, but only one thread may call :meth:`step`.
     """
 
     def __init__(
@@ -55,6 +71,7 @@ class Relay:
         now: Callable[[], datetime],
         max_backoff: float = MAX_BACKOFF_SECONDS,
         on_change: Callable[[], None] = lambda: None,
+        defers: bool = False,
     ) -> None:
         self._publisher = Publisher(events, bus=bus, cluster=cluster)
         self._now = now
@@ -67,6 +84,7 @@ class Relay:
         self._repeat_at: dict[str, datetime] = {}
         self._versions: dict[Resource, int] = {}
         self._publishing = False
+        self._deferred: list[_Deferred] | None = [] if defers else None
         self.sent: Counter[str] = Counter()
         """The number of keys sent, by type of hint, for the log and for tests."""
         self.watchers = tuple(
@@ -86,20 +104,45 @@ class Relay:
 
     def stop(self) -> None:
         """Stop watching, and send all pending hints."""
+        self.stop_watching()
+        self.flush()
+
+    def stop_watching(self) -> None:
+        """Stop watching; what was observed stays pending."""
         for watcher in self.watchers:
             watcher.stop()
         for watcher in self.watchers:
             if watcher.is_alive():
                 watcher.join()
-        self._send(self._now(), flush=True)
 
-    def observe(self, change: Change, now: datetime) -> None:
-        """Add the hints that follow from a change to the pending ones."""
+    def flush(self) -> bool:
+        """Send all pending hints now. False if the event bus rejected some, which stay pending."""
+        self._send(self._now(), flush=True)
+        return not self.pending
+
+    def take_over(self, observed: Mapping[str, int] | None) -> None:
+        """Send hints from now on: also the deferred ones, except for changes that the predecessor has ``observed``.
+
+        ``observed`` is the predecessor's, after it has sent everything; None if it hasn't, or if there was none.
+        """
+        with self._lock:
+            deferred, self._deferred = self._deferred or [], None
+            for kind, version, request in deferred:
+                if observed is None or version is None or version > observed.get(kind, 0):
+                    self._batcher.add(request.detail_type, (request.key,), self._now())
+
+    def observe(self, change: Change, now: datetime, version: int | None = None) -> None:
+        """Add the hints that follow from a change to the pending ones. ``version`` is the kind's after it."""
         with self._lock:
             self._blocked_drains.observe(change)
             self._nomination_windows.observe(change, now)
-            for request in self._change_detector.detect(change):
-                self._batcher.add(request.detail_type, (request.key,), now)
+            for obj, request in self._change_detector.detect_by_object(change):
+                if self._deferred is None:
+                    self._batcher.add(request.detail_type, (request.key,), now)
+                    continue
+                if isinstance(change, KindListed) and obj is not None:
+                    version = as_number(obj.metadata.resource_version)
+                self._deferred.append(_Deferred(change.resource.plural, version, request))
             for detail_type, keys in self._change_detector.unresolved.items():
                 if not keys:
                     self._repeat_at.pop(detail_type, None)
@@ -135,6 +178,17 @@ class Relay:
             ]
             return min((moment for moment in moments if moment is not None), default=None)
 
+    @property
+    def observed(self) -> dict[str, int]:
+        """The last observed resourceVersion of each kind that the cluster has, by the kind's plural."""
+        with self._lock:
+            return {resource.plural: version for resource, version in self._versions.items()}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every kind that the cluster has was listed."""
+        return all(watcher.is_settled for watcher in self.watchers)
+
     def has_observed(self, version_of: Callable[[Resource], int]) -> bool:
         """Whether every change that the API server has made so far was observed: for tests and the local world.
 
@@ -163,7 +217,7 @@ class Relay:
     def _handle_change(self, resource: Resource, change: Change | None, version: int | None) -> None:
         with self._lock:
             if change is not None:
-                self.observe(change, self._now())
+                self.observe(change, self._now(), version)
             if version is not None:
                 self._versions[resource] = version
         if change is not None:

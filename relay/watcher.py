@@ -7,6 +7,7 @@ again with backoff while the others go on.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import random
 import threading
@@ -65,8 +66,11 @@ class Watcher(threading.Thread):
         self._stopping = threading.Event()
         self._watch: Watch | None = None
         self._version = ""
+        self._context = contextvars.copy_context()
         self.lists = 0
         """How many times everything was listed."""
+        self.is_settled = False
+        """Whether the kind was listed once, or the cluster doesn't have it."""
 
     def stop(self) -> None:
         """End the thread, also while it waits for the server."""
@@ -76,7 +80,10 @@ class Watcher(threading.Thread):
             watch.close()
 
     def run(self) -> None:
-        """List and watch until stopped."""
+        """List and watch until stopped, with the context variables of the thread that created the watcher."""
+        self._context.run(self._run)
+
+    def _run(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             try:
@@ -92,6 +99,7 @@ class Watcher(threading.Thread):
             except NotFoundError:
                 # The kind's CustomResourceDefinition may be created later.
                 self._version = ""
+                self.is_settled = True
                 failures += 1
                 self._back_off(failures)
             except ApiError as error:
@@ -109,8 +117,9 @@ class Watcher(threading.Thread):
             _log_invalid(invalid)
         self.lists += 1
         change = KindListed(resource=self._resource, objects=listed.objects)
-        self._handler(self._resource, change, _as_number(listed.version))
+        self._handler(self._resource, change, as_number(listed.version))
         self._version = listed.version
+        self.is_settled = True
 
     def _follow_watch(self) -> None:
         watch = self._client.watch(self._resource.path(), resource_version=self._version, timeout=_WATCH_SECONDS)
@@ -134,7 +143,7 @@ class Watcher(threading.Thread):
                 _log_invalid(decoded)
             else:
                 change = ObjectChanged(resource=self._resource, object=decoded, deleted=event.type == "DELETED")
-        self._handler(self._resource, change, _as_number(version))
+        self._handler(self._resource, change, as_number(version))
         self._version = version
 
 
@@ -142,6 +151,9 @@ def _log_invalid(invalid: InvalidObject) -> None:
     _log.warning("%s is invalid and ignored: %s", invalid.ref, "; ".join(invalid.problems))
 
 
-def _as_number(version: str) -> int | None:
-    """A resourceVersion as a number; None if it isn't one. Only tests and the local world compare versions."""
+def as_number(version: str) -> int | None:
+    """A resourceVersion as a number; None if it isn't one.
+
+    From Kubernetes 1.35 on they are numbers that may be compared (KEP-5504), and etcd's revisions always were.
+    """
     return int(version) if version.isdigit() else None

@@ -6,7 +6,7 @@ waiting costs nothing, instead of multiplying calls. CreateFleet is never retrie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
@@ -65,6 +65,11 @@ def ec2_without_retries() -> EC2Client:
     return runtime.current().cached("aws:ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
 
 
+def autoscaling() -> Any:  # noqa: ANN401 (its types aren't installed)
+    """Auto Scaling, for node groups."""
+    return runtime.current().cached("aws:autoscaling", lambda: boto3.client("autoscaling", config=_config()))
+
+
 def ssm() -> SSMClient:
     """Systems Manager, for public parameters."""
     return runtime.current().cached("aws:ssm", lambda: boto3.client("ssm", config=_config()))
@@ -91,9 +96,25 @@ def sqs() -> SQSClient:
     return runtime.current().cached("aws:sqs", lambda: boto3.client("sqs", config=_config()))
 
 
+def sqs_short_timeout() -> SQSClient:
+    """SQS with time-outs of a second and no retry: for hints that somebody waits for, and that a sweep replaces."""
+    short_timeout = Config(connect_timeout=1, read_timeout=1, retries={"mode": "standard", "total_max_attempts": 1})
+    return runtime.current().cached(
+        "aws:sqs-short-timeout", lambda: boto3.client("sqs", config=_config().merge(short_timeout))
+    )
+
+
 def events() -> EventBridgeClient:
     """EventBridge."""
     return runtime.current().cached("aws:events", lambda: boto3.client("events", config=_config()))
+
+
+def events_without_retries() -> EventBridgeClient:
+    """EventBridge with a time-out of five seconds and no retry: for the relay, which sends again by itself."""
+    one_attempt = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
+    return runtime.current().cached(
+        "aws:events-without-retries", lambda: boto3.client("events", config=_config().merge(one_attempt))
+    )
 
 
 def dynamodb() -> DynamoDBClient:

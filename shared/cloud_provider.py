@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from msgspec.structs import replace
+
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
+    from shared.api.pause import Pause
     from shared.api.quantity import Resources
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.snapshot import Snapshot
@@ -37,7 +40,8 @@ FailureKind = Literal["capacity", "configuration", "throttled", "gone", "unconfi
 class ResolvedNodePools(Struct, kw_only=True):
     """By NodePool: the instance types that it can launch, or why it can't launch, and the node class it launches with.
 
-    NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched died at boot.
+    NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched failed to join;
+    all of them together with ``trial_in_cluster``.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     """
@@ -46,6 +50,16 @@ class ResolvedNodePools(Struct, kw_only=True):
     not_ready: Mapping[str, str]
     node_classes: Mapping[str, EC2NodeClass]
     on_trial: frozenset[str] = frozenset()
+    trial_in_cluster: bool = False
+
+    @property
+    def launchable_types(self) -> Mapping[str, tuple[InstanceType, ...]]:
+        """The instance types of the NodePools that can launch."""
+        return {pool: types for pool, types in self.instance_types.items() if pool not in self.not_ready}
+
+    def paused(self, pauses: Mapping[str, Pause]) -> ResolvedNodePools:
+        """The same, where these NodePools launch nothing; their instance types stay, which tell nodes' prices."""
+        return replace(self, not_ready={**self.not_ready, **{name: p.message for name, p in pauses.items()}})
 
 
 class LaunchRequest(Struct, kw_only=True):

@@ -1,4 +1,4 @@
-"""Hints: the messages between the relay and the functions. A hint is a batch of reconcile requests.
+"""Hints: the messages between the relay or webhook and the functions. A hint is a batch of reconcile requests.
 
 Every queue and the event bus carry EventBridge's envelope with ``detail = {"cluster": NAME, "keys": [...]}``; keys are
 object names (``namespace/name`` or ``name``) or instance ids, never specs. A hint only says which objects to reconcile;
@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 RELAY = "tenon.relay"
 FUNCTIONS = "tenon.functions"
+WEBHOOK = "tenon.webhook"
+WATCHES = frozenset({RELAY, WEBHOOK})
+"""The sources of hints about what changes in the cluster."""
 SCHEDULE = "aws.events"
 
 PODS_UNSCHEDULABLE = "Pods Unschedulable"
+PODS_CREATED = "Pods Created"
+"""From the admission webhook to the provisioner: pods that kube-scheduler has not tried yet. One of them is named."""
 NODES_CHANGED = "Nodes Changed"
 NODES_EMPTIED = "Nodes Emptied"
 NODES_DELETED = "Nodes Deleted"
@@ -113,13 +118,13 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
 
 
 def message_bodies(
-    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, hops: int = 0
+    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, hops: int = 0, source: str = FUNCTIONS
 ) -> Iterator[str]:
     """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
     all_keys = list(keys)
     for start in range(0, len(all_keys), MAX_KEYS):
         detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS], hops=hops or msgspec.UNSET)
-        envelope = _Envelope(source=FUNCTIONS, detail_type=detail_type, detail=detail, time=time)
+        envelope = _Envelope(source=source, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 
 

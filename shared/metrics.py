@@ -3,28 +3,32 @@
 CloudWatch charges for every combination of a metric's dimensions, so metrics are few, and their dimensions only say
 whose they are: the cluster and the function. Figures by NodePool, instance type or node are in the log lines; the
 dashboard queries them with Logs Insights, which costs only per query. Names are Karpenter's where the meaning is the
-same.
+same, those about node groups Cluster Autoscaler's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 from shared import runtime, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from aws_lambda_powertools import Metrics
+    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 NAMESPACE = "Tenon"
 SERVICE = "service"
 """The dimension that Powertools sets: the function's name."""
 CLUSTER = "cluster"
 """The dimension that tells the clusters of an account and Region apart."""
+FLEET = "fleet"
+"""The dimension of what the clusters of a fleet share."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -41,7 +45,9 @@ def _counter(name: str, function: str, description: str) -> Metric:
     return Metric(name, function, MetricUnit.Count, "Sum", description)
 
 
-HINTS = _counter("tenon_relay_hints_total", "provisioner", "Hints of the relay about unschedulable pods.")
+HINTS = _counter(
+    "tenon_relay_hints_total", "provisioner", "Hints of the relay or the webhook about pods without a node."
+)
 UNSCHEDULABLE = Metric(
     "karpenter_scheduler_unschedulable_pods_count",
     "provisioner",
@@ -52,6 +58,12 @@ UNSCHEDULABLE = Metric(
 CREATED = _counter("karpenter_nodeclaims_created_total", "provisioner", "NodeClaims created for pending pods.")
 LAUNCHED = _counter("tenon_nodeclaims_launched_total", "provisioner", "NodeClaims whose instance was launched.")
 NOT_LAUNCHED = _counter("tenon_nodeclaims_not_launched_total", "provisioner", "NodeClaims whose launch EC2 refused.")
+GROUP_NODES_ADDED = _counter(
+    "cluster_autoscaler_scaled_up_nodes_total", "provisioner", "Nodes that node groups were asked for."
+)
+GROUP_NODES_REMOVED = _counter(
+    "cluster_autoscaler_scaled_down_nodes_total", "nodegroups", "Nodes of node groups that were removed."
+)
 DECISION_SECONDS = Metric(
     "karpenter_scheduler_scheduling_duration_seconds",
     "provisioner",
@@ -126,6 +138,12 @@ TO_READY_SECONDS = Metric(
     "p99",
     "Time from a NodeClaim's creation to its Initialized condition; the longest of a reconcile.",
 )
+BREAKERS = _counter(
+    "tenon_circuit_breakers_open",
+    "lifecycle",
+    "NodePools whose launches are paused because launches fail or machines never join, each minute.",
+)
+PAUSED = _counter("tenon_nodepools_paused", "lifecycle", "NodePools that are paused, each minute.")
 REGISTERED = _counter("karpenter_nodes_created_total", "lifecycle", "Nodes that registered.")
 REPAIRED = _counter("tenon_nodes_repaired_total", "lifecycle", "Unhealthy nodes that were replaced by node repair.")
 GARBAGE_KEPT = _counter(
@@ -189,12 +207,86 @@ ALL = tuple(value for value in globals().values() if isinstance(value, Metric))
 """Every metric, in the order of this file."""
 
 
+UNWELL = "tenon_unwell"
+"""The one metric of lean observability, of the cluster: written only when something is wrong, never as zero. The line
+that has it says what (``reason``) and why."""
+ALARMING = 3
+"""The sum of five minutes at which the alarm goes off: three minutes or invocations, or one report of that weight."""
+POD_WAITS_SECONDS = 300
+"""A pod that is unschedulable for longer is alarming."""
+_SLOW_SHARE = 0.8
+REASONS: Mapping[Metric, tuple[float, str, str]] = {
+    OLDEST_PENDING_SECONDS: (POD_WAITS_SECONDS, "pods-waiting", "the longest pending pod waits for {:.0f} s"),
+    BREAKERS: (0, "launches-fail", "launches of {:.0f} NodePools are paused because they fail"),
+    GARBAGE_KEPT: (0, "garbage-kept", "{:.0f} objects look like garbage, more than one sweep may give up"),
+}
+"""Above which value of a metric something is wrong, what it is (an entry of docs/runbooks.md), and why."""
+
+
 def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
-    """Emit these values now, without counts of zero: CloudWatch charges a metric for each hour that has data."""
+    """Emit these values now, without counts of zero: CloudWatch charges a metric for each hour that has data.
+
+    With lean observability only what is wrong is emitted.
+    """
+    for metric, (most, reason, why) in REASONS.items():
+        if (value := values.get(metric, 0)) > most:
+            report_unwell(reason, why.format(value))
+    if runtime.current().environ.get(settings.variable("observability")) == "lean":
+        return
     emitted = {metric: value for metric, value in values.items() if value or metric.statistic != "Sum"}
     for metric, value in emitted.items():
         metrics.add_metric(name=metric.name, unit=metric.unit, value=value)
     if emitted:
-        if cluster := runtime.current().environ.get(settings.variable("cluster_name")):
-            metrics.add_dimension(name=CLUSTER, value=cluster)
+        environ = runtime.current().environ
+        for dimension, setting in ((CLUSTER, "cluster_name"), (FLEET, "fleet")):
+            if owner := environ.get(settings.variable(setting)):
+                metrics.add_dimension(name=dimension, value=owner)
+                break
         metrics.flush_metrics()
+
+
+def report_unwell(reason: str, why: str, *, weight: int = 1, cluster: str = "") -> None:
+    """Say that something is wrong with Tenon itself; ``reason`` is an entry of docs/runbooks.md.
+
+    In a fleet the metric is written for the fleet, whose alarm reads it, and for the cluster, so that a graph of the
+    metric says which one it is. ``cluster`` is needed where a function of the fleet reports about one of its clusters.
+    """
+    environ = runtime.current().environ
+    fleet = environ.get(settings.variable("fleet"), "")
+    cluster = cluster or environ.get(settings.variable("cluster_name"), "")
+    owners = {FLEET: fleet, CLUSTER: cluster}
+    for dimension, owner in owners.items():
+        if not owner:
+            continue
+        with single_metric(name=UNWELL, unit=MetricUnit.Count, value=weight, namespace=NAMESPACE) as metric:
+            metric.add_dimension(name=dimension, value=owner)
+            if dimension == CLUSTER and fleet:
+                continue  # the fleet's line has said why
+            for key, value in {"reason": reason, "why": why, **({CLUSTER: cluster} if fleet else {})}.items():
+                metric.add_metadata(key=key, value=value)
+
+
+Handler = Any
+"""A function's handler: takes an event and a context."""
+
+
+def watched(function: str) -> Callable[[Handler], Handler]:
+    """Decorates a handler: failures and durations near the timeout are reported. A failure is raised on."""
+
+    def decorate(handle: Handler) -> Handler:
+        @functools.wraps(handle)
+        def watching(event: dict[str, Any], context: LambdaContext) -> Any:  # noqa: ANN401 (the handler's)
+            allowed = context.get_remaining_time_in_millis()
+            try:
+                answer = handle(event, context)
+            except Exception as error:
+                report_unwell("function-errors", f"{function} failed: {type(error).__name__}")
+                raise
+            left = context.get_remaining_time_in_millis()
+            if left < (1 - _SLOW_SHARE) * allowed:
+                report_unwell("function-slow", f"{function} took {(allowed - left) / 1000:.0f} s")
+            return answer
+
+        return watching
+
+    return decorate

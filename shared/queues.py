@@ -14,7 +14,7 @@ import msgspec
 from shared import hints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     from aws_lambda_powertools import Logger
@@ -71,6 +71,17 @@ def send_to_dead_letter_queue(
     sqs.send_message(**request)
 
 
+def reject_malformed_event(
+    sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str, logger: Logger
+) -> None:
+    """Log an event that can't be read, and send it to the dead-letter queue."""
+    send_to_dead_letter_queue(sqs, dead_letter_queue_url, record=record, reason=reason)
+    logger.warning(
+        "A malformed event was sent to the dead-letter queue",
+        extra={"message_id": record["messageId"], "why": reason},
+    )
+
+
 def partial_batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
     """Lambda's response that redelivers only these messages; without any, the whole batch succeeded."""
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
@@ -89,14 +100,29 @@ def retry_response(
 
     They are redelivered after 1, 4, 15, 60 s by their receive count, not after the queue's visibility timeout.
     """
-    failed = set(message_ids)
+    receives = receive_counts(event)
+    failed = receives.keys() & set(message_ids)
+    return deliver_again(sqs, event, {id_: retry_seconds(receives[id_]) for id_ in failed})
+
+
+def receive_counts(event: Mapping[str, Any]) -> dict[str, int]:
+    """How often each message of the batch was received, this time included, by its id."""
+    return {r["messageId"]: int(r["attributes"]["ApproximateReceiveCount"]) for r in event["Records"]}
+
+
+def retry_seconds(receives: int) -> int:
+    """Seconds until a message that was received so often is delivered again."""
+    return _RETRY_SECONDS[min(receives, len(_RETRY_SECONDS)) - 1]
+
+
+def deliver_again(sqs: SQSClient, event: dict[str, Any], delays: Mapping[str, int]) -> dict[str, list[dict[str, str]]]:
+    """The partial batch response that redelivers these messages, each after so many seconds."""
     for record in event["Records"]:
-        if record["messageId"] in failed:
-            receive_count = int(record["attributes"]["ApproximateReceiveCount"])
+        if record["messageId"] in delays:
             name = record["eventSourceARN"].rpartition(":")[2]
             sqs.change_message_visibility(
                 QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
                 ReceiptHandle=record["receiptHandle"],
-                VisibilityTimeout=_RETRY_SECONDS[min(receive_count, len(_RETRY_SECONDS)) - 1],
+                VisibilityTimeout=delays[record["messageId"]],
             )
-    return partial_batch_response(sorted(failed))
+    return partial_batch_response(sorted(delays))

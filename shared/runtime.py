@@ -16,9 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T")
+
+
+def _wait(changed: threading.Event, seconds: float) -> None:
+    changed.wait(seconds)
 
 
 def _utc_now() -> datetime:
@@ -27,11 +32,15 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process."""
+    """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process.
+
+    ``wait`` ends after so many seconds, or when another thread sets the event.
+    """
 
     environ: Mapping[str, str]
     now: Callable[[], datetime] = _utc_now
     sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[threading.Event, float], None] = _wait
     cache: dict[str, Any] = field(default_factory=dict)
 
     def cached(self, name: str, make: Callable[[], T]) -> T:

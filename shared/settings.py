@@ -31,7 +31,8 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
 
     The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.
     ``planned_pods``: whether pods are nominated for the nodes that are planned for them. ``standby``: whether instances
-    may be stopped and started, so that NodePools can have standby nodes.
+    may be stopped and started, so that NodePools can have standby nodes. ``node_groups``: whether node groups are
+    scaled.
     """
 
     event_bus_name: str
@@ -40,6 +41,7 @@ class ProvisioningSettings(Settings, frozen=True, kw_only=True):
     node_instance_profile: str
     planned_pods: Literal["nominated", "off"] = "nominated"
     standby: Literal["on", "off"] = "off"
+    node_groups: Literal["on", "off"] = "off"
 
 
 S = TypeVar("S", bound=Settings)

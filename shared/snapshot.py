@@ -6,9 +6,10 @@ A plain value; ``shared.cluster.snapshot_reader`` reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.api.pause import Pause
     from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +50,7 @@ class Snapshot:
     NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
     their instances. ``capacity_buffers`` are those that Tenon provides. ``taken_at`` is the time (UTC) before the first
-    object was read. ``derived`` keeps values that follow from the snapshot and are needed often, such as in each of
-    many simulations; a changed copy starts without them.
+    object was read. ``pause`` is the whole cluster's; those of NodePools are annotations.
     """
 
     taken_at: datetime
@@ -67,4 +71,14 @@ class Snapshot:
     capacity_buffers: tuple[BufferObjects, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()
-    derived: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)
+    pause: Pause | None = None
+    _derived: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def derive(self, name: str, make: Callable[[], T]) -> T:
+        """A value that follows from the snapshot alone, as it was made the first time: simulations are thousands.
+
+        A changed copy of the snapshot starts without such values.
+        """
+        if name not in self._derived:
+            self._derived[name] = make()
+        return cast("T", self._derived[name])

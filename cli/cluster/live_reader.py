@@ -17,8 +17,9 @@ import boto3
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.cluster import workloads
+from cli.cluster import node_groups, workloads
 from cli.cluster.history import PastEvent
+from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings
 from cli.errors import CommandError, UsageError
@@ -27,6 +28,7 @@ from shared import aws, decision_log, runtime
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
+from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
@@ -36,6 +38,7 @@ from shared.instance_types import catalog_store, unavailable_offerings
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
 from shared.launch import boot_failures
+from shared.node_groups import stored_options
 from shared.settings import variable
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from cli.cluster.cluster_reference import ClusterReference
     from cli.cluster.observed_cluster import Workload
     from shared.api.meta import ObjectRef
+    from shared.api.pause import Pause
     from shared.cluster.client import Client
     from shared.decision_log import DecisionRecord, LaunchRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
@@ -74,10 +78,11 @@ class _Event(Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """The table and the bucket of the cluster's Tenon deployment."""
+    """The table and the bucket of the cluster's Tenon deployment, and whether it scales node groups."""
 
     table: str
     bucket: str
+    node_groups: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,17 +182,19 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
     if not reference.cluster:
         raise UsageError(NO_CLUSTER_NAME)
     reader = SnapshotReader(client)
-    snapshot = reader.read(now)
+    pause, pause_notes = read_pause(client, reference, now=now)
+    snapshot = replace(reader.read(now), pause=pause)
 
     def refresh_snapshot() -> Snapshot:
         pods = reader.pods.read().objects
         claims = reader.node_claims()
         nodes = list_if_kind_exists(client, resources.NODES, Node).objects
         unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
-        return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged)
+        paused, _ = read_pause(client, reference, now=runtime.current().now())
+        return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
 
     deployment = find_deployment(reference.cluster)
-    raw, notes = _catalog(reference.cluster, deployment, now)
+    raw, notes = _catalog(deployment, now)
     if not snapshot.node_pools:
         notes.append(
             "the cluster has no valid NodePool; "
@@ -198,17 +205,37 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
     if deployment is not None:
         unavailable = unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now)
         failures = boot_failures.current(aws.dynamodb(), deployment.table, now=now)
+    offerings: CatalogOfferings | GroupOfferings
+    offerings = CatalogOfferings(raw=raw, unavailable=unavailable, boot_failures=failures)
+    groups = None
+    if deployment is not None and deployment.node_groups:
+        if stored_options.cluster_autoscaler_runs(client, now=now):
+            notes.append("node groups aren't scaled by Tenon while Cluster Autoscaler is running")
+        else:
+            groups = node_groups.read(client, reference.cluster, snapshot, offerings, now=now)
+    if groups is not None:
+        offerings = GroupOfferings(own=offerings, pools=groups.pools)
+        notes.extend(groups.view.problems)
     return ObservedCluster(
         name=f"{reference.cluster} in {raw.region}",
         now=now,
         snapshot=snapshot,
-        offerings=CatalogOfferings(raw=raw, unavailable=unavailable, boot_failures=failures),
+        offerings=offerings,
+        node_groups=groups,
         history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
-        notes=tuple(notes),
+        notes=(*pause_notes, *notes),
         workloads=_workloads(client),
         refresh=refresh_snapshot,
         load=_load_history(client, reference.cluster, now),
     )
+
+
+def read_pause(client: Client, reference: ClusterReference, *, now: datetime) -> tuple[Pause | None, list[str]]:
+    """The cluster's pause, and a note if it can't be read: few users may read Leases of kube-system."""
+    try:
+        return stored_pause(client, cluster=reference.cluster, now=now), []
+    except ApiError as error:
+        return None, [f"whether the cluster is paused can't be read: {error}"]
 
 
 def _load_history(client: Client, cluster: str, now: datetime) -> LoadHistory:
@@ -235,14 +262,18 @@ def find_deployment(cluster: str) -> Deployment | None:
             return None
         raise
     environ = configuration.get("Environment", {}).get("Variables", {})
-    return Deployment(table=environ.get(variable("table_name"), ""), bucket=environ.get(variable("catalog_bucket"), ""))
+    return Deployment(
+        table=environ.get(variable("table_name"), ""),
+        bucket=environ.get(variable("catalog_bucket"), ""),
+        node_groups=environ.get(variable("node_groups")) == "on",
+    )
 
 
-def _catalog(cluster: str, deployment: Deployment | None, now: datetime) -> tuple[InstanceTypeCatalog, list[str]]:
+def _catalog(deployment: Deployment | None, now: datetime) -> tuple[InstanceTypeCatalog, list[str]]:
     """The stored catalog that the functions use, or one fetched now from EC2 and the price list; and notes on it."""
     if deployment is not None:
         with contextlib.suppress(CatalogMissingError):
-            return catalog_store.load(aws.s3(), deployment.bucket, cluster, max_age=None), []
+            return catalog_store.load(aws.s3(), deployment.bucket, max_age=None), []
     refreshed = refresh(None, requested=None, region=aws.ec2().meta.region_name, now=now)
     cause = "Tenon isn't deployed for this cluster" if deployment is None else "its catalog isn't stored yet"
     return refreshed.catalog, [f"{cause}: instance types and prices were fetched now", *refreshed.problems]

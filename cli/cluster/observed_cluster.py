@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cli.cluster.history import NoHistory
 from shared.api.nodepool import node_class_for
+from shared.api.pause import paused_pools
 from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.load_history import LoadHistory
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.cluster.history import History
+    from cli.cluster.node_groups import ObservedGroups
     from cli.cluster.offerings import OfferingSource
     from shared.api.kubernetes import PodTemplate
     from shared.cloud_provider import ResolvedNodePools
@@ -49,7 +51,8 @@ class ObservedCluster:
     """``name`` says which cluster or files were read; ``notes`` are shown to the user.
 
     ``unreadable_pods`` are by namespace/name, ``workloads`` by kind in lower case, namespace and name. ``refresh``
-    reads pods, NodeClaims and nodes again; it is None for files. ``load`` is the stored load history.
+    reads pods, NodeClaims and nodes again; it is None for files. ``load`` is the stored load history. ``node_groups``
+    are those that the deployment scales.
     """
 
     name: str
@@ -63,6 +66,19 @@ class ObservedCluster:
     policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
     load: LoadHistory = field(default_factory=LoadHistory)
     refresh: Callable[[], Snapshot] | None = None
+    node_groups: ObservedGroups | None = None
+
+    @property
+    def pauses(self) -> tuple[str, ...]:
+        """What is paused, since when, by whom, until when and why: the cluster, or NodePools."""
+        return pause_messages(self.snapshot, self.now)
+
+
+def pause_messages(snapshot: Snapshot, now: datetime) -> tuple[str, ...]:
+    """One sentence for each pause: the cluster's, or those of NodePools."""
+    if snapshot.pause is not None:
+        return (snapshot.pause.message,)
+    return tuple(pause.message for _, pause in sorted(paused_pools(snapshot.node_pools, None, now=now).items()))
 
 
 def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools) -> DisruptionState:
@@ -93,9 +109,12 @@ def chunks_by_node(snapshot: Snapshot) -> dict[str, int]:
     return {name: len(chunks) for name, chunks in schedule_on_existing_nodes(snapshot).chunks.items()}
 
 
-def without_standby_nodes(observed: ObservedCluster) -> ObservedCluster:
-    """The same without standby nodes, as functions decide."""
-    return with_snapshot(observed, without_standbys(observed.snapshot))
+def as_decided(observed: ObservedCluster) -> ObservedCluster:
+    """The same as functions decide on it: without standby nodes, and with node groups as NodePools."""
+    snapshot = without_standbys(observed.snapshot)
+    if observed.node_groups is not None:
+        snapshot = observed.node_groups.presented(snapshot)
+    return with_snapshot(observed, snapshot)
 
 
 def with_snapshot(observed: ObservedCluster, snapshot: Snapshot) -> ObservedCluster:

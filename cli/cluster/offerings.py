@@ -15,6 +15,7 @@ from shared.api import labels as names
 from shared.api.meta import Condition
 from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
+from shared.api.pause import paused_pools
 from shared.cloud_provider import ResolvedNodePools
 from shared.launch import boot_failures, resolved_node_pools
 
@@ -57,7 +58,8 @@ class CatalogOfferings:
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
         )
-        return boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
+        held = boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
+        return held.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.api import labels as names
+from shared.api.labels import offering_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import ResolvedNodePools
     from shared.snapshot import Snapshot
-
-EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
-"""The label of nodes of EKS managed node groups, instead of Karpenter's: SPOT or ON_DEMAND."""
 
 Prices = dict[tuple[str, str, str], float]
 """USD per hour by instance type, zone and capacity type."""
@@ -29,13 +26,6 @@ def offering_prices(resolved_pools: ResolvedNodePools) -> Prices:
         for t in types
         for o in t.offerings
     }
-
-
-def offering_key(labels: Mapping[str, str]) -> tuple[str, str, str]:
-    """Instance type, zone and capacity type by the labels of a node or NodeClaim; empty where a label is missing."""
-    eks_capacity_type = labels.get(EKS_CAPACITY_TYPE, "").lower().replace("_", "-")
-    capacity_type = labels.get(names.CAPACITY_TYPE) or eks_capacity_type or names.ON_DEMAND
-    return labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, ""), capacity_type
 
 
 def nodes_cost(nodes: Iterable[Node], prices: Prices) -> tuple[float, int]:

@@ -7,6 +7,7 @@ import json
 import signal
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ from local.world.hostility import Hostility
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from datetime import datetime
 
     from rich.console import RenderableType
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
 _FRAMES_PER_SECOND = 8
+_FIRST_WATCH = timedelta(minutes=3)
 _PROGRESS_SECONDS = 10.0
 """Seconds of real time between lines of progress on stderr."""
 _PLAIN_WIDTH = 140
@@ -89,7 +90,7 @@ class Demo:
         if request.kubeconfig is not None:
             options = real_cluster.options(request.kubeconfig, allow_nodes=request.allow_nodes)
             return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
-        options = Options(elapsed=request.elapsed)
+        options = Options(elapsed=request.elapsed, context={"relay": "function"})
         if request.hostile:
             options = replace(options, hostility=Hostility(boot_failures=1))
         return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
@@ -102,6 +103,8 @@ class Demo:
         for fault in request.faults:
             fault.arm(world)
             self._print(f"[dim]fault:[/dim] {fault.description}")
+        # The relay function's first invocation is up to a minute after a deployment, once.
+        world.run_until(lambda: world.is_watched, limit=_FIRST_WATCH)
         start = world.clock.now()
         self._printed_events = len(world.timeline.all)
         title = f"{request.cluster} in {request.region}, {', '.join(request.manifests)}"
@@ -131,8 +134,8 @@ class Demo:
             return
         self._print(
             f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: an embedded "
-            "Kubernetes API, moto as AWS with\nthe stack of `cdk deploy`, and the relay. Work takes its time on the "
-            "cluster's clock, waiting is skipped.\nTimes are minutes and seconds of that clock.\n"
+            "Kubernetes API, and moto as AWS with\nthe stack of `cdk deploy`, whose relay is a function. Work takes "
+            "its time on the cluster's clock,\nwaiting is skipped. Times are minutes and seconds of that clock.\n"
         )
 
     def _apply(self, world: World, objects: Sequence[dict[str, Any]]) -> None:

@@ -15,18 +15,21 @@ _KINDS = {
     "node": "node", "nodes": "node", "no": "node",
     "nodepool": "nodepool", "nodepools": "nodepool", "np": "nodepool", "provisioner": "nodepool",
     "nodeclaim": "nodeclaim", "nodeclaims": "nodeclaim", "nc": "nodeclaim",
+    "nodegroup": "nodegroup", "nodegroups": "nodegroup", "ng": "nodegroup",
     "buffer": "buffer", "capacitybuffer": "buffer", "capacitybuffers": "buffer", "cb": "buffer",
 }  # fmt: skip
 
 
 def _complete_kind(incomplete: str) -> list[str]:
-    return [k for k in ("pod", "node", "nodepool", "nodeclaim", "buffer") if k.startswith(incomplete)]
+    return [k for k in ("pod", "node", "nodepool", "nodeclaim", "nodegroup", "buffer") if k.startswith(incomplete)]
 
 
 def explain(
     kind: Annotated[
         str,
-        typer.Argument(help="pod, node, nodepool, nodeclaim or buffer; or KIND/NAME.", autocompletion=_complete_kind),
+        typer.Argument(
+            help="pod, node, nodepool, nodeclaim, nodegroup or buffer; or KIND/NAME.", autocompletion=_complete_kind
+        ),
     ],
     name: Annotated[str, typer.Argument(help="The object's name; for a pod or buffer also NAMESPACE/NAME.")] = "",
     file: source.File = None,
@@ -52,6 +55,8 @@ def explain(
 
       tenon explain nodeclaim/default-x7k2p --json
 
+      tenon explain nodegroup system
+
       tenon explain buffer web -n shop
     """
     with errors_as_one_line("explain"):
@@ -59,20 +64,21 @@ def explain(
             kind, _, name = kind.partition("/")
         resource = _KINDS.get(kind.lower())
         if resource is None or not name:
-            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim or buffer with a name')
+            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim, nodegroup or buffer with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.observed_cluster import without_standby_nodes  # noqa: PLC0415 (the same)
+            from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
             from cli.explain import (  # noqa: PLC0415 (the same)
                 capacity_buffers,
                 explanation,
                 node_claims,
+                node_groups,
                 node_pools,
                 nodes,
                 pods,
             )
 
-            deciding = without_standby_nodes(observed)
+            deciding = as_decided(observed)
             match resource:
                 case "pod":
                     result = pods.explain(deciding, name if "/" in name else f"{namespace}/{name}")
@@ -82,9 +88,13 @@ def explain(
                     result = nodes.explain(observed, name)
                 case "nodepool":
                     result = node_pools.explain(deciding, name)
+                case "nodegroup":
+                    result = node_groups.explain(deciding, name)
                 case _:
                     result = node_claims.explain(observed, name)
             if as_json:
                 typer.echo(json.dumps(explanation.as_json(result)))
             else:
-                explanation.show(terminal.console(), result, now=observed.now, notes=observed.notes)
+                explanation.show(
+                    terminal.console(), result, now=observed.now, notes=(*observed.pauses, *observed.notes)
+                )

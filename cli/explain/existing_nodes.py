@@ -13,7 +13,6 @@ from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import RequirementError
-from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.state_nodes import build_state_nodes
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class _Obstacle:
 def check_existing_nodes(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pod: Pod) -> ExistingNodesResult:
     """The obstacles on all nodes, and on NodeClaims whose node has not joined yet."""
     snapshot = observed.snapshot
-    nodes = build_state_nodes(snapshot, resolved_pools.instance_types, daemon_set_pods(snapshot), frozenset()).nodes
+    nodes = build_state_nodes(snapshot, resolved_pools.instance_types, frozenset()).nodes
     if not nodes:
         return ExistingNodesResult(summary="there is no node", nearest=(), sections=())
     amounts = {**requested(pod), PODS: 1}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.pricing import offering_key
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.labels import offering_key
 from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state

@@ -10,6 +10,8 @@ from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.plan.planning import plan_launches
 from shared.api import labels as names
+from shared.api.nodepool import NODE_GROUP_KIND
+from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
 from shared.disruption.budgets import allowed_disruptions
@@ -31,7 +33,8 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         UsageError: the NodePool doesn't exist.
     """
     snapshot = observed.snapshot
-    pool = next((p for p in snapshot.node_pools if p.name == name), None)
+    pools = [p for p in snapshot.node_pools if p.kind != NODE_GROUP_KIND]
+    pool = next((p for p in pools if p.name == name), None)
     if pool is not None:
         return _explain_valid(observed, pool)
     invalid = next(
@@ -39,7 +42,7 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
     )
     if invalid is not None:
         return _explain_invalid(observed, invalid)
-    pool_names = ", ".join(sorted(p.name for p in snapshot.node_pools)) or "none"
+    pool_names = ", ".join(sorted(p.name for p in pools)) or "none"
     raise UsageError(f'there is no NodePool "{name}" (there: {pool_names})')
 
 
@@ -62,7 +65,7 @@ def _explain_valid(observed: ObservedCluster, pool: NodePool) -> Explanation:
     if failed is not None:
         state, reason, criterion = "can't launch nodes", f"{failed.name}: {failed.detail}", failed.name
     else:
-        state, reason, criterion = "can launch nodes", _next_launch(observed, resolved_pools, pool), "ready"
+        state, reason, criterion = "can launch nodes", next_launch(observed, resolved_pools, pool), "ready"
     return Explanation(
         subject=str(pool.ref),
         state=state,
@@ -76,7 +79,8 @@ def _explain_valid(observed: ObservedCluster, pool: NodePool) -> Explanation:
     ).with_history(observed.history.events(pool.ref))
 
 
-def _next_launch(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> str:
+def next_launch(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> str:
+    """What the next decision launches of the NodePool, or why it launches nothing."""
     decision = plan_launches(observed, resolved_pools)
     claims = [c for c in decision.new_node_claims if c.node_pool == pool.name]
     if claims:
@@ -91,6 +95,9 @@ def _next_launch(observed: ObservedCluster, resolved_pools: ResolvedNodePools, p
 def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: NodePool) -> tuple[Check, ...]:
     if pool.metadata.deletion_timestamp is not None:
         return (Check(name="being deleted", ok=False, detail="its nodes are drained, and it launches no more"),)
+    pauses = paused_pools((pool,), observed.snapshot.pause, now=observed.now)
+    if pauses:
+        return (Check(name="paused", ok=False, detail=pauses[pool.name].message),)
     not_ready = resolved_pools.not_ready.get(pool.name)
     template = pool.spec.template.spec
     node_class = f"{template.node_class_ref.kind} {template.node_class_ref.name} is ready"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cli import terminal
-from cli.cluster.observed_cluster import disruption_view, without_standby_nodes
-from cli.cluster.pricing import offering_key, offering_prices
+from cli.cluster.observed_cluster import as_decided, disruption_view
+from cli.cluster.pricing import offering_prices
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.explain.node_checks import NodeChecks
@@ -17,11 +17,13 @@ from cli.explain.node_claims import STANDBY_REASONS
 from cli.plan import planning
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.labels import offering_key
 from shared.api.meta import is_true
 from shared.api.standby import standby_state
 from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
+from shared.node_groups.scale_down import is_being_removed
 from shared.scheduling.state.buffer_chunks import buffer_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
     from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.candidates import Candidate
     from shared.disruption.disruption_state import DisruptionState
@@ -52,7 +55,7 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         raise UsageError(f"there is no node {name}{_similar(observed, name)}")
     claim = _claim_of(observed, node)
     if claim is None or not standby_state(claim):
-        observed = without_standby_nodes(observed)
+        observed = as_decided(observed)
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     view = planning.with_empty_conditions(disruption_view(observed, resolved_pools))
     view = replace(view, nominated=view.nominated | _nominated(observed, resolved_pools))
@@ -145,9 +148,12 @@ class _NodeExplanation:
         created = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())
         workload = workload_pods(pods)
+        groups = self.observed.node_groups
+        group = groups.group_by_node.get(self.node.metadata.name, "") if groups is not None else ""
         details = {
             "instance": f"{instance_type or '?'}, {capacity_type}, {zone}, {cost}",
-            "pool": labels.get(names.NODEPOOL, "none"),
+            "pool": labels.get(names.NODEPOOL) or ("" if group else "none"),
+            "node group": group,
             "age": terminal.age(self.observed.now - created) if created else "?",
             "buffers": self._buffers(),
             "pods": f"{len(workload)} to reschedule, {len(pods) - len(workload)} of DaemonSets and others",
@@ -166,8 +172,9 @@ class _NodeExplanation:
         """The explanation if no disruption method considers the node."""
         claim, node = self.claim, self.node
         if claim is None:
-            reason = "it has no NodeClaim, so Tenon doesn't manage it"
-            return self._explanation("is kept", reason, "unmanaged")
+            return self._of_group() or self._explanation(
+                "is kept", "it has no NodeClaim, so Tenon doesn't manage it", "unmanaged"
+            )
         disrupting = self._disrupting(claim)
         if disrupting is not None:
             return disrupting
@@ -180,7 +187,27 @@ class _NodeExplanation:
         if pool is None:
             reason = f'its NodePool "{pool_name}" doesn\'t exist or is invalid, so there are no rules to disrupt it'
             return self._explanation("is kept", reason, "no pool")
-        if pool.spec.replicas is not None and node.metadata.name not in {
+        return self._by_pool(pool)
+
+    def _of_group(self) -> Explanation | None:
+        """The explanation of a node of a node group that is scaled; None for all others."""
+        groups, name = self.observed.node_groups, self.node.metadata.name
+        if groups is None or name not in groups.group_by_node:
+            return None
+        group = groups.group_by_node[name]
+        if is_being_removed(self.node):
+            return self._explanation("is being removed", f"node group {group} doesn't need it", "leaving")
+        why = groups.scale_down.reasons.get(name)
+        if why is not None:
+            return self._explanation("is kept", f"it is of node group {group}, and {why}", "needed")
+        when = groups.removal_time(name, self.observed.now)
+        return self._explanation("isn't needed", f"it is removed from node group {group} {when}", "unneeded")
+
+    def _by_pool(self, pool: NodePool) -> Explanation | None:
+        """The explanation if the NodePool is paused or static."""
+        if pool.name in self.view.paused:
+            return self._explanation("is kept", self.view.paused[pool.name].message, "paused")
+        if pool.spec.replicas is not None and self.node.metadata.name not in {
             c.name for c in static_disruption.find_candidates(self.view)
         }:
             reason = f"its NodePool {pool.name} is static (replicas {pool.spec.replicas}) and is not consolidated"

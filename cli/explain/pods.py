@@ -16,6 +16,7 @@ from cli.explain.explanation import Explanation, Section
 from cli.explain.node_pool_checks import SchedulingTrial, check_node_pool
 from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER, constraints_of, requested, with_requests
 from cli.plan.planning import plan_launches
+from shared.api.nodepool import pool_title
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
 
@@ -119,7 +120,7 @@ def _schedulable(observed: ObservedCluster, pod: Pod, decision: Decision) -> Exp
 def _new_node(claim: PlannedNodeClaim) -> str:
     c = claim.cheapest
     price = f"{terminal.usd(c.price)}/h"
-    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of NodePool {claim.node_pool}"
+    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of {pool_title(claim.node_pool)}"
 
 
 def _unschedulable(
@@ -145,11 +146,11 @@ def _unschedulable(
     )
     nearest = results[0]
     if nearest.blocked:
-        criterion, reason = "pool", f"NodePool {nearest.pool} can't launch nodes: {nearest.blocked}"
+        criterion, reason = "pool", f"{pool_title(nearest.pool)} can't launch nodes: {nearest.blocked}"
     elif nearest.failed:
         criterion, reason = nearest.failed[0]
         among = f" (the nearest of {len(results)})" if len(results) > 1 else ""
-        reason = f"NodePool {nearest.pool}{among}: {reason}"
+        reason = f"{pool_title(nearest.pool)}{among}: {reason}"
     else:
         criterion, reason = "rule", error.message
     return Explanation(
@@ -158,7 +159,7 @@ def _unschedulable(
         reason=reason,
         criterion=criterion,
         nearest=(*_changes(observed, resolved_pools, pod, constraints, nearest), *existing.nearest),
-        sections=(*(Section(title=f"NodePool {r.pool}", checks=r.checks) for r in results), *existing.sections),
+        sections=(*(Section(title=pool_title(r.pool), checks=r.checks) for r in results), *existing.sections),
     )
 
 

@@ -43,7 +43,9 @@ def nodes(
 ) -> None:
     """Show the nodes with requested resources, price and state, updated until Ctrl-C.
 
-    NodeClaims without a node are shown too. With --file, or if the output is not a terminal, the table is printed once.
+    NodeClaims without a node are shown too, and nodes that node groups were asked for.
+
+    With --file, or if the output is not a terminal, the table is printed once.
 
     For example:
 
@@ -64,7 +66,9 @@ def nodes(
             if as_json:
                 typer.echo(json.dumps(_as_json(observed, rows, select(rows))))
             elif once or observed.refresh is None or not console.is_terminal:
-                console.print(table.render(rows, select(rows), name=observed.name, width=console.width))
+                console.print(
+                    table.render(rows, select(rows), name=observed.name, width=console.width, pauses=observed.pauses)
+                )
             else:
                 watch.watch(console, observed, observed.refresh, select, interval=interval)
 
@@ -98,12 +102,14 @@ def _as_json(observed: ObservedCluster, rows: NodeRows, selected: Sequence[Row])
     return {
         "cluster": observed.name,
         "at": rows.now.isoformat(),
+        "pauses": list(observed.pauses),
         "costPerHour": round(rows.cost, 6),
         "pods": {"running": rows.running, "pending": rows.pending},
         "nodes": [
             {
                 "name": r.name,
                 "nodePool": r.pool,
+                "nodeGroup": r.group,
                 "instanceType": r.instance_type,
                 "zone": r.zone,
                 "capacityType": r.capacity_type,

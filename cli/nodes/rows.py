@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from cli.cluster.pricing import offering_key
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.labels import offering_key
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
 from shared.disruption.disruption_queue import is_queued, queue_entry
+from shared.node_groups.scale_down import CANDIDATE_TAINT
+from shared.node_groups.status import REMOVED_TAINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +31,8 @@ READY, INITIALIZING, LAUNCHED, PENDING, DELETING, NOT_READY = (
     "ready", "initializing", "launched", "pending", "deleting", "not ready",
 )  # fmt: skip
 EMPTY, DRIFTED, CORDONED = "empty", "drifted", "cordoned"
+UNNEEDED, REMOVING = "unneeded", "removing"
+"""Nodes of node groups that Cluster Autoscaler's rules mark, and remove."""
 STANDBY_STATES = {WARMING: "warming up", STOPPED: "standby", STARTING: "starting"}
 """What standby nodes are shown as."""
 DISRUPTING = "disrupting"
@@ -41,7 +45,7 @@ class Row:
     ``price`` is USD per hour, None if it is unknown; a stopped instance's is 0, as its volumes aren't counted anywhere.
     ``requested`` is the sum of its pods' requests; ``pods`` counts all pods but those of DaemonSets and static pods.
     ``chunks`` are those of CapacityBuffers that have their room here.
-    ``why`` is the reason for a disruption.
+    ``why`` is the reason for a disruption. ``group`` is the node group of a node that no NodePool has launched.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Row:
     state: str
     chunks: int = 0
     why: str = ""
+    group: str = ""
     labels: Mapping[str, str]
 
     def requested_share(self, resource: str) -> float | None:
@@ -93,8 +98,12 @@ def build(
     price: Callable[[str, str, str], float | None],
     now: datetime,
     chunks: Mapping[str, int] = MappingProxyType({}),
+    groups: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeRows:
-    """The rows by name; ``price`` gets instance type, zone and capacity type; ``chunks`` are by node or NodeClaim."""
+    """The rows by name; ``price`` gets instance type, zone and capacity type.
+
+    ``chunks`` are by node or NodeClaim, ``groups`` the node groups' names by node.
+    """
     pods_by_node: dict[str, list[Pod]] = {}
     pending = running = 0
     for pod in pods:
@@ -110,7 +119,10 @@ def build(
         claim = launched_claims.pop(node.spec.provider_id, None)
         rows.append(_node_row(node, claim, pods_by_node.get(node.metadata.name, []), price))
     rows += [_claim_row(claim, price) for claim in (*launched_claims.values(), *pending_claims.values())]
-    rows = [replace(row, chunks=chunks.get(row.name, 0)) for row in sorted(rows, key=lambda r: r.name)]
+    rows = [
+        replace(row, chunks=chunks.get(row.name, 0), group=groups.get(row.name, ""))
+        for row in sorted(rows, key=lambda r: r.name)
+    ]
     return NodeRows(now=now, rows=tuple(rows), running=running, pending=pending)
 
 
@@ -191,23 +203,24 @@ def _state(node: Node | None, claim: NodeClaim | None) -> tuple[str, str]:
 
 
 def _node_state(node: Node, claim: NodeClaim | None) -> str:
-    conditions = claim.status.conditions if claim is not None else None
-    if conditions is not None and not is_true(conditions, nodeclaim.INITIALIZED):
+    if claim is not None and not is_true(claim.status.conditions, nodeclaim.INITIALIZED):
         return INITIALIZING
     if not is_true(node.status.conditions, "Ready"):
         return NOT_READY
+    taints = {taint.key for taint in node.spec.taints}
+    if REMOVED_TAINT in taints:
+        return REMOVING
     if node.spec.unschedulable:
         return CORDONED
-    if conditions is not None and is_true(conditions, nodeclaim.EMPTY):
-        return EMPTY
-    if conditions is not None and is_true(conditions, nodeclaim.DRIFTED):
-        return DRIFTED
-    return READY
+    if claim is None:
+        return UNNEEDED if CANDIDATE_TAINT in taints else READY
+    return next((state for state, condition in _DISRUPTABLE if is_true(claim.status.conditions, condition)), READY)
 
 
+_DISRUPTABLE = ((EMPTY, nodeclaim.EMPTY), (DRIFTED, nodeclaim.DRIFTED))
 SORT_KEYS: dict[str, Callable[[Row], Any]] = {
     "name": lambda r: r.name,
-    "pool": lambda r: (r.pool, r.name),
+    "pool": lambda r: (r.pool or r.group, r.name),
     "type": lambda r: (r.instance_type, r.name),
     "zone": lambda r: (r.zone, r.name),
     "price": lambda r: (r.price or 0.0, r.name),

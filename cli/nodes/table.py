@@ -28,6 +28,8 @@ _STYLES = {
     states.LAUNCHED: terminal.WARNING,
     states.INITIALIZING: terminal.WARNING,
     states.EMPTY: terminal.QUIET,
+    states.UNNEEDED: terminal.QUIET,
+    states.REMOVING: terminal.BAD,
 }
 _WIDE, _WIDER, _WIDEST = 90, 112, 140
 """Columns from which shares are bars, totals have longer bars, and the NodePool is shown."""
@@ -35,12 +37,22 @@ _BAR = 10
 
 
 def render(
-    rows: NodeRows, selected: Sequence[Row], *, name: str, width: int, height: int | None = None
+    rows: NodeRows,
+    selected: Sequence[Row],
+    *,
+    name: str,
+    width: int,
+    height: int | None = None,
+    pauses: Sequence[str] = (),
 ) -> RenderableType:
-    """Totals and the selected rows in their order; rows that don't fit into ``height`` lines are counted."""
+    """Totals and the selected rows in their order; rows that don't fit into ``height`` lines are counted.
+
+    ``pauses`` are shown below the title.
+    """
     head = _head(rows, name)
-    room = len(selected) if height is None else max(1, height - 8)
-    parts: list[RenderableType] = [head, _totals(rows, selected, width), Text()]
+    room = len(selected) if height is None else max(1, height - 8 - len(pauses))
+    paused = (Text(pause, style=terminal.WARNING) for pause in pauses)
+    parts: list[RenderableType] = [head, *paused, _totals(rows, selected, width), Text()]
     if selected:
         parts.append(table(rows, selected[:room], width=width))
     if len(selected) > room:
@@ -116,7 +128,7 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
             Text(row.state, style=_STYLES.get(row.state, terminal.WARNING)),
         ]
         if width >= _WIDEST:
-            cells.insert(1, row.pool)
+            cells.insert(1, row.pool or row.group)
         grid.add_row(*cells)
     return grid
 

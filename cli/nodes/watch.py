@@ -43,14 +43,17 @@ def _price_lookup(observed: ObservedCluster) -> Callable[[str, str, str], float 
 
 
 def _rows(observed: ObservedCluster, price: Callable[[str, str, str], float | None]) -> NodeRows:
-    snapshot = observed.snapshot
+    snapshot, node_groups = observed.snapshot, observed.node_groups
+    coming = node_groups.coming(snapshot) if node_groups is not None else ()
+    groups = node_groups.group_by_node if node_groups is not None else {}
     return rows.build(
         snapshot.nodes,
-        snapshot.node_claims,
+        (*snapshot.node_claims, *coming),
         snapshot.pods,
         price=price,
         now=observed.now,
         chunks=chunks_by_node(snapshot),
+        groups=groups | {claim.name: claim.name.partition("/")[0] for claim in coming},
     )
 
 
@@ -88,7 +91,12 @@ def _frame(
 ) -> RenderableType:
     node_rows = _rows(observed, price)
     table = node_table.render(
-        node_rows, select(node_rows), name=observed.name, width=console.width, height=console.height
+        node_rows,
+        select(node_rows),
+        name=observed.name,
+        width=console.width,
+        height=console.height,
+        pauses=observed.pauses,
     )
     if not error_message:
         return table

@@ -65,10 +65,10 @@ def plan(
         source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed,
     ):
         from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster.observed_cluster import without_standby_nodes  # noqa: PLC0415 (the same)
+        from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
         from cli.plan import output, what_if  # noqa: PLC0415 (the same)
 
-        current = without_standby_nodes(observed)
+        current = as_decided(observed)
         changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
         changed = what_if.apply(current, changes)
         computed = _compute(current, changed, tuple(without or ()), search)

@@ -11,6 +11,7 @@ from rich.text import Text
 from cli import terminal
 from cli.cluster.pricing import claims_without_node, offering_prices
 from cli.simulate import decision_output
+from shared.api.nodepool import node_group_of
 from shared.api.pods import is_pending, is_terminal
 from shared.api.quantity import format_quantity
 
@@ -43,6 +44,8 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     console.print(head)
     if assumptions:
         console.print(Text(f"what if: {assumptions}", style=terminal.WARNING))
+    for pause in observed.pauses:
+        console.print(Text(pause, style=terminal.WARNING))
     for note in observed.notes:
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
@@ -51,6 +54,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     _unplaced(console, plan)
     _disruption(console, plan)
     _pending(console, observed, plan)
+    _unneeded(console, observed)
     _blocked(console, plan)
     _total(console, plan)
 
@@ -85,16 +89,18 @@ def _new_nodes(console: Console, plan: Plan) -> None:
     claims_by_row: dict[tuple[str, str, str, str], list[PlannedNodeClaim]] = {}
     for claim in claims:
         claims_by_row.setdefault(_row_key(claim), []).append(claim)
+    has_groups = any(node_group_of(claim.node_pool) for claim in claims)
     table = terminal.table(
-        "nodes", "instance type", "capacity", "zone", "nodepool", "$/h each", "pods", "requests", "alternatives",
+        "nodes", "instance type", "capacity", "zone", "nodepool or group" if has_groups else "nodepool", "$/h each",
+        "pods", "requests", "alternatives",
         right=("nodes", "$/h each", "pods"),
     )  # fmt: skip
     rows = sorted(claims_by_row.items(), key=lambda row: (-len(row[1]), row[0]))
     for (instance_type, capacity_type, zone, pool), same in rows[:_MAX_ROWS]:
         table.add_row(
-            "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, pool,
+            "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, node_group_of(pool) or pool,
             terminal.usd(same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
-            f"{len(same[0].instance_types)} types",
+            "–" if node_group_of(pool) else f"{len(same[0].instance_types)} types",
         )  # fmt: skip
     console.print(table)
     _more(console, len(rows))
@@ -179,6 +185,19 @@ def _pending(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     _more(console, len(pending))
 
 
+def _unneeded(console: Console, observed: ObservedCluster) -> None:
+    groups = observed.node_groups
+    nodes = groups.scale_down.unneeded if groups is not None else ()
+    if groups is None or not nodes:
+        return
+    console.print()
+    console.print(terminal.title(f"Unneeded: {terminal.plural(len(nodes), 'node')} of node groups"))
+    for member in nodes[:_MAX_ROWS]:
+        when = groups.removal_time(member.name, observed.now)
+        console.print(Text(f"  {member.name} of {member.group.name} is removed {when}"))
+    _more(console, len(nodes))
+
+
 def _blocked(console: Console, plan: Plan) -> None:
     blocked = plan.disruption.blocked
     if not blocked:
@@ -233,6 +252,7 @@ def as_json(observed: ObservedCluster, plan: Plan) -> dict[str, Any]:
     return {
         "cluster": observed.name,
         "at": observed.now.isoformat(),
+        "pauses": list(observed.pauses),
         "notes": list(observed.notes),
         "invalid": [{"object": str(i.ref), "problems": list(i.problems)} for i in plan.snapshot.invalid],
         "costPerHour": {
@@ -244,6 +264,7 @@ def as_json(observed: ObservedCluster, plan: Plan) -> dict[str, Any]:
         },
         "lostNodes": list(plan.lost),
         "launches": decision_output.as_json(plan.launches, {}),
+        "nodeGroups": _groups_as_json(observed),
         "disruption": {
             "actions": [_action_as_json(a) for a in plan.disruption.actions],
             "kept": [
@@ -255,6 +276,24 @@ def as_json(observed: ObservedCluster, plan: Plan) -> dict[str, Any]:
             ],
             "searchEnded": plan.disruption.search_completed,
         },
+    }
+
+
+def _groups_as_json(observed: ObservedCluster) -> dict[str, Any]:
+    groups = observed.node_groups
+    if groups is None:
+        return {"unneeded": [], "kept": []}
+    unneeded = []
+    for member in groups.scale_down.unneeded:
+        due = groups.removal_due(member.name, observed.now)
+        seconds = due.total_seconds() if due is not None else None
+        unneeded.append({"node": member.name, "nodeGroup": member.group.name, "removedInSeconds": seconds})
+    return {
+        "unneeded": unneeded,
+        "kept": [
+            {"node": node, "nodeGroup": groups.group_by_node[node], "reason": reason}
+            for node, reason in sorted(groups.scale_down.reasons.items())
+        ],
     }
 
 

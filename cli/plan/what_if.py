@@ -14,9 +14,9 @@ import msgspec
 
 from cli.cluster import manifest_reader, offerings
 from cli.cluster.observed_cluster import Workload, with_snapshot
-from cli.cluster.pricing import offering_key
 from cli.errors import UsageError
 from shared.api.kubernetes import Pod, PodStatus
+from shared.api.labels import offering_key
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.pods import controller, is_reschedulable
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools

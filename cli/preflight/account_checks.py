@@ -24,6 +24,10 @@ SPOT_ROLE_NAME = "AWSServiceRoleForEC2Spot"
 _AWS_MANAGED_KEY = "alias/aws/ebs"
 _UNRESERVED_MINIMUM = 100
 """Executions that Lambda keeps unreserved (AWS: "Configuring reserved concurrency")."""
+_HIGHER_QUOTA = (
+    "request a higher quota: aws service-quotas request-service-quota-increase --service-code lambda "
+    "--quota-code L-B99A9384 --desired-value 1000"
+)
 _GRANT_OPERATIONS = (
     "Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext DescribeKey CreateGrant"
 )
@@ -54,7 +58,11 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
             f"delete it (aws cloudformation delete-stack --stack-name {name}; nodes stay), and deploy both clusters",
         )
         return
-    context = {"bundle": "source", "clusterSide": "printed", **({"oidcProvider": issuer} if issuer else {})}
+    context = {
+        "bundle": "source",
+        "clusterSide": "printed",
+        **({"relay": "pod", "oidcProvider": issuer} if issuer else {}),
+    }
     try:
         assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region=region)
     except (LimitError, OptionError) as error:
@@ -76,25 +84,35 @@ def _stack_cluster(cloudformation: Any, name: str) -> str:  # noqa: ANN401 (the 
     return next((str(tag["Value"]) for tag in stack.get("Tags", ()) if tag["Key"] == labels.CLUSTER_NAME_TAG), "")
 
 
-def concurrency(client: Callable[[str], Any]) -> Iterator[Finding]:
-    """Whether the account's quota of concurrent executions is enough for all functions at once."""
+def concurrency(client: Callable[[str], Any], *, has_webhook: bool = False) -> Iterator[Finding]:
+    """Whether the account's quota of concurrent executions is enough for all functions at once.
+
+    The webhook function's are always reserved, so a deployment with it needs a larger quota.
+    """
     limits = client("lambda").get_account_settings()["AccountLimit"]
     unreserved, total = int(limits["UnreservedConcurrentExecutions"]), int(limits["ConcurrentExecutions"])
     by_queues = sum(
         queue.concurrency or 1 for name, queue in function_sizes.QUEUES.items() if name in function_sizes.FUNCTIONS
     )
-    # EventBridge invokes lifecycle and catalog, and disruption's sweep.
-    needed = by_queues + 3
-    reserved = sum(size.reserved or 0 for size in function_sizes.SIZES.values())
-    if unreserved < needed:
+    # EventBridge invokes lifecycle and catalog, and disruption's sweep; the relay hands over while a check runs.
+    needed = by_queues + 6
+    reserved = sum(function_sizes.SIZES[name].reserved or 0 for name in function_sizes.FUNCTIONS)
+    public = function_sizes.SIZES[function_sizes.WEBHOOK].reserved or 0 if has_webhook else 0
+    if public and unreserved - public < _UNRESERVED_MINIMUM:
+        yield failed(
+            CONCURRENCY,
+            f"{unreserved} of {total} concurrent executions are unreserved; the webhook function reserves {public}, "
+            f"and Lambda keeps {_UNRESERVED_MINIMUM} unreserved",
+            f"{_HIGHER_QUOTA}; or leave -c relay=webhook out",
+        )
+    elif unreserved < needed:
         yield failed(
             CONCURRENCY,
             f"{unreserved} of {total} concurrent executions are unreserved, and Tenon's functions use up to {needed}",
-            "request a higher quota: aws service-quotas request-service-quota-increase --service-code lambda "
-            "--quota-code L-B99A9384 --desired-value 1000",
+            _HIGHER_QUOTA,
         )
     else:
-        possible = unreserved - reserved >= _UNRESERVED_MINIMUM
+        possible = unreserved - public - reserved >= _UNRESERVED_MINIMUM
         option = "possible" if possible else f"impossible: Lambda keeps {_UNRESERVED_MINIMUM} unreserved"
         yield passed(CONCURRENCY, f"{unreserved} unreserved of {total}; -c reservedConcurrency=true is {option}")
 

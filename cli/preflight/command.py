@@ -28,6 +28,9 @@ def preflight(
     context: source.Context = "",
     region: source.Region = "",
     *,
+    relay: Annotated[
+        str, typer.Option(help="What will watch the cluster (-c relay): function, pod or webhook.")
+    ] = "function",
     as_json: source.Json = False,
 ) -> None:
     """Check a cluster and its account before Tenon is deployed, and say what to do.
@@ -41,12 +44,15 @@ def preflight(
       tenon preflight prod --subnets subnet-1,subnet-2 --json
     """
     with errors_as_one_line("preflight"):
+        if relay not in {"function", "pod", "webhook"}:
+            raise UsageError(f"--relay={relay}: must be function, pod or webhook")
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
         from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
 
         reference = resolve(ClusterReference(context=context, cluster=name, region=region))
         with live_reader.read_only_aws(reference):
-            findings = list(_findings(reference, [part.strip() for part in subnets.split(",") if part.strip()]))
+            in_subnets = [part.strip() for part in subnets.split(",") if part.strip()]
+            findings = list(_findings(reference, in_subnets, relay=relay))
         if as_json:
             typer.echo(json.dumps([asdict(finding) for finding in findings]))
         else:
@@ -54,7 +60,7 @@ def preflight(
     raise typer.Exit(0 if all(finding.status == "passed" for finding in findings) else FAILED)
 
 
-def _findings(reference: ClusterReference, subnets: Sequence[str]) -> Iterator[Finding]:
+def _findings(reference: ClusterReference, subnets: Sequence[str], *, relay: str) -> Iterator[Finding]:
     import boto3  # noqa: PLC0415 (slow to import)
 
     from cli.preflight import finding  # noqa: PLC0415 (the same)
@@ -68,8 +74,8 @@ def _findings(reference: ClusterReference, subnets: Sequence[str]) -> Iterator[F
 
     yield from finding.run(
         [
-            *_account_checks(client, description, partition=partition, account=account, region=region),
-            *_cluster_checks(client, description, reference, region=region),
+            *_account_checks(client, description, partition=partition, account=account, region=region, relay=relay),
+            *_cluster_checks(client, description, reference, region=region, relay_pod=relay == "pod"),
             *_network_checks(client, description, subnets),
         ]
     )
@@ -95,41 +101,56 @@ def _describe(eks: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 (as bot
 
 
 def _account_checks(
-    client: Callable[[str], Any], description: Mapping[str, Any], *, partition: str, account: str, region: str
+    client: Callable[[str], Any],
+    description: Mapping[str, Any],
+    *,
+    partition: str,
+    account: str,
+    region: str,
+    relay: str,
 ) -> list[tuple[str, Check]]:
     from cli.preflight import account_checks as checks  # noqa: PLC0415 (slow to import)
 
     name = str(description["name"])
-    issuer = str(description.get("identity", {}).get("oidc", {}).get("issuer", "")) if partition == "aws-cn" else ""
+    needs_issuer = relay == "pod" and partition == "aws-cn"
+    issuer = str(description.get("identity", {}).get("oidc", {}).get("issuer", "")) if needs_issuer else ""
     return [
         (checks.AUTHENTICATION, lambda: checks.authentication_mode(description)),
         (checks.TEMPLATE, lambda: checks.template(name, region=region, issuer=issuer, client=client)),
-        (checks.CONCURRENCY, lambda: checks.concurrency(client)),
+        (checks.CONCURRENCY, lambda: checks.concurrency(client, has_webhook=relay == "webhook")),
         (checks.EBS_KEY, lambda: checks.ebs_key(client, partition=partition, account=account)),
         (checks.SPOT_ROLE, lambda: checks.spot_role(client)),
     ]
 
 
 def _cluster_checks(
-    client: Callable[[str], Any], description: Mapping[str, Any], reference: ClusterReference, *, region: str
+    client: Callable[[str], Any],
+    description: Mapping[str, Any],
+    reference: ClusterReference,
+    *,
+    region: str,
+    relay_pod: bool,
 ) -> list[tuple[str, Check]]:
     from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
     from cli.preflight import cluster_checks as checks  # noqa: PLC0415 (the same)
     from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
     from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
 
-    names = (checks.RELAY_IDENTITY, checks.AUTOSCALERS, checks.DEFINITIONS, checks.RELAY_NODES)
+    names = [checks.AUTOSCALERS, checks.DEFINITIONS]
+    if relay_pod:
+        names = [checks.RELAY_IDENTITY, *names, checks.RELAY_NODES]
     try:
         objects = checks.read(live_reader.connect(reference))
     except (ApiError, KubeconfigError) as error:
         reason = str(error)
         return [(name, lambda name=name: [_unknown(name, reason)]) for name in names]  # type: ignore[misc]  # its default
-    return [
-        (checks.RELAY_IDENTITY, lambda: checks.relay_identity(objects, description, region=region, client=client)),
-        (checks.AUTOSCALERS, lambda: checks.other_autoscalers(objects, description)),
-        (checks.DEFINITIONS, lambda: checks.definitions(objects, description)),
-        (checks.RELAY_NODES, lambda: checks.relay_nodes(objects)),
-    ]
+    by_name: dict[str, Check] = {
+        checks.RELAY_IDENTITY: lambda: checks.relay_identity(objects, description, region=region, client=client),
+        checks.AUTOSCALERS: lambda: checks.other_autoscalers(objects, description),
+        checks.DEFINITIONS: lambda: checks.definitions(objects, description),
+        checks.RELAY_NODES: lambda: checks.relay_nodes(objects),
+    }
+    return [(name, by_name[name]) for name in names]
 
 
 def _unknown(name: str, reason: str) -> Finding:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
-from cli.cluster.pricing import offering_key, offering_prices
+from cli.cluster.pricing import offering_prices
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from cli.terminal import plural
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
 from shared.api.quantity import QuantityError, add

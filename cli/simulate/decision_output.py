@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shared.api.nodepool import node_group_of
 from shared.api.quantity import format_quantity, format_resources
 
 if TYPE_CHECKING:
@@ -23,9 +24,14 @@ def as_json(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> d
     }
 
 
+def _owner(pool_name: str) -> dict[str, str]:
+    group = node_group_of(pool_name)
+    return {"nodeGroup": group} if group else {"nodePool": pool_name}
+
+
 def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
     return {
-        "nodePool": claim.node_pool,
+        **_owner(claim.node_pool),
         "pods": list(claim.pods),
         "instanceTypes": list(claim.instance_types),
         "requirements": [

@@ -60,13 +60,17 @@ def status(
 
 def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot | None, list[str]]:
     """The cluster's snapshot, or None and a note if the cluster can't be read."""
+    from dataclasses import replace  # noqa: PLC0415 (beside its use)
+
     from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
     from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
     from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
     from shared.cluster.snapshot_reader import SnapshotReader  # noqa: PLC0415 (the same)
 
     try:
-        return SnapshotReader(live_reader.connect(reference)).read(now), []
+        client = live_reader.connect(reference)
+        pause, notes = live_reader.read_pause(client, reference, now=now)
+        return replace(SnapshotReader(client).read(now), pause=pause), notes
     except (ApiError, KubeconfigError) as error:
         return None, [f"the cluster can't be read: {error}"]
 
@@ -80,18 +84,27 @@ def _as_json(deployed: DeploymentStatus) -> dict[str, object]:
 
 def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
+    from cli.status import deployment  # noqa: PLC0415 (the same)
 
     console = terminal.console()
     healthy = deployed.healthy and not deployed.notes
     style = terminal.GOOD if healthy else terminal.BAD
     console.print(terminal.title(name, "healthy" if healthy else "needs attention", style=f"bold {style}"))
+    for pause in deployed.pauses:
+        console.print(f"  {pause}", style=terminal.WARNING, markup=False)
     for note in deployed.notes:
         console.print(f"  {note}", style=terminal.WARNING)
+    if deployed.fleet:
+        shared = "the alarm, the catalog and undelivered events are those of all its clusters"
+        console.print(f"  fleet {deployed.fleet}: {shared}", markup=False)
     if deployed.alarms:
         _show_alarms(console, deployed, now)
     _show_functions(console, deployed, now)
-    _show_queues(console, deployed)
-    _show_interruption_feed(console, deployed, now)
+    if deployed.mode == deployment.SHADOW:
+        console.print("\n  shadow mode: it changes nothing; `tenon shadow report` says what it saw", markup=False)
+    else:
+        _show_queues(console, deployed)
+        _show_interruption_feed(console, deployed, now)
     if deployed.unready:
         _show_conditions(console, deployed)
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import boto3
 from botocore.exceptions import ClientError
 
+from cli.cluster.observed_cluster import pause_messages
 from cli.status import interruption_feed
 from cli.status.interruption_feed import InterruptionFeed
 from infra import function_sizes, resource_names
 from shared import aws
+from shared.settings import variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _MAX_ALARM_NAME = 255
 _NOT_DEPLOYED = "not deployed"
+SHADOW = "shadow"
+"""The mode of a deployment that only compares."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,11 @@ class Unready:
 
 @dataclass(frozen=True, kw_only=True)
 class DeploymentStatus:
-    """The status of all parts; ``notes`` say what could not be read."""
+    """The status of all parts; ``notes`` say what could not be read, ``pauses`` what is paused.
+
+    ``mode`` is active or shadow. ``fleet`` is the fleet whose catalog function, undelivered events and alarm these are,
+    "" if they are the cluster's own.
+    """
 
     functions: tuple[Function, ...]
     queues: tuple[Queue, ...]
@@ -83,6 +91,9 @@ class DeploymentStatus:
     unready: tuple[Unready, ...]
     interruption_feed: InterruptionFeed = field(default_factory=InterruptionFeed)
     notes: tuple[str, ...] = ()
+    mode: str = "active"
+    pauses: tuple[str, ...] = ()
+    fleet: str = ""
 
     @property
     def healthy(self) -> bool:
@@ -101,10 +112,14 @@ T = TypeVar("T", Function, Queue)
 
 def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Sequence[str] = ()) -> DeploymentStatus:
     """The status of a cluster's deployment; without a snapshot, of its AWS resources only."""
+    if _function(cluster, function_sizes.SHADOW).trouble != _NOT_DEPLOYED:
+        return _shadow(cluster, notes)
     all_notes = list(notes)
     alarms: tuple[Alarm, ...] = ()
+    fleet = _fleet(cluster)
+    shared = resource_names.of_fleet(fleet) if fleet else cluster
     try:
-        alarms = _alarms(cluster)
+        alarms = _alarms(shared)
     except ClientError as error:
         all_notes.append(f"alarms can't be read: {_reason(error)}")
     feed = InterruptionFeed()
@@ -114,24 +129,49 @@ def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Seque
         if _reason(error) != _NOT_DEPLOYED:  # the queue's own row says that
             all_notes.append(f"the rules of the interruption queue can't be read: {_reason(error)}")
     return DeploymentStatus(
-        functions=tuple(_required_or_deployed(_function(cluster, name) for name in function_sizes.ALL)),
-        queues=(*_required_or_deployed(_queue(cluster, name) for name in _QUEUES), _undelivered(cluster)),
+        functions=tuple(
+            _required_or_deployed(
+                _function(shared if name == function_sizes.CATALOG else cluster, name) for name in function_sizes.ALL
+            )
+        ),
+        queues=(*_required_or_deployed(_queue(cluster, name) for name in _QUEUES), _undelivered(shared)),
         alarms=alarms,
         unready=unready_conditions(snapshot) if snapshot is not None else (),
         interruption_feed=feed,
         notes=tuple(all_notes),
+        pauses=pause_messages(snapshot, now) if snapshot is not None else (),
+        fleet=fleet,
     )
 
 
-_QUEUES = ("provisioning", "interruption", "termination", "disruption", "buffers")
+def _fleet(cluster: str) -> str:
+    """The fleet of the cluster; "" if it has none or isn't deployed."""
+    name = resource_names.function(cluster, function_sizes.LIFECYCLE)
+    try:
+        configuration = _client("lambda").get_function_configuration(FunctionName=name)
+    except ClientError:
+        return ""  # its own row says why
+    return str(configuration.get("Environment", {}).get("Variables", {}).get(variable("fleet"), ""))
+
+
+_QUEUES = ("provisioning", "interruption", "termination", "disruption", "buffers", "nodegroups")
 """The queues by purpose, as infra/queues.py names them."""
-_OPTIONAL = (function_sizes.BUFFERS,)
-"""A function, and its queue of the same name, that not every deployment has."""
+
+
+def _shadow(cluster: str, notes: Sequence[str]) -> DeploymentStatus:
+    """The status of a deployment in shadow mode: it has two functions, and nothing that the cluster needs."""
+    alarms: tuple[Alarm, ...] = ()
+    try:
+        alarms = _alarms(cluster)
+    except ClientError as error:
+        notes = [*notes, f"alarms can't be read: {_reason(error)}"]
+    functions = tuple(_function(cluster, name) for name in function_sizes.SHADOW_MODE)
+    return DeploymentStatus(functions=functions, queues=(), alarms=alarms, unready=(), mode=SHADOW, notes=tuple(notes))
 
 
 def _required_or_deployed(parts: Iterable[T]) -> Iterator[T]:
     """The parts without those that needn't be deployed and aren't."""
-    return (part for part in parts if part.name not in _OPTIONAL or part.trouble != _NOT_DEPLOYED)
+    return (part for part in parts if part.name not in function_sizes.OPTIONAL or part.trouble != _NOT_DEPLOYED)
 
 
 def _function(cluster: str, name: str) -> Function:
@@ -195,7 +235,7 @@ def _counts(name: str) -> tuple[int, int, int]:
 def _alarms(cluster: str) -> tuple[Alarm, ...]:
     prefix = resource_names.name(cluster, "", longest=_MAX_ALARM_NAME)
     # By name: the prefix of cluster "a" is also that of cluster "a-b".
-    names = [f"{prefix}{alarm}" for alarm in resource_names.alarms()]
+    names = [f"{prefix}{alarm}" for alarm in resource_names.alarms(function_sizes.OF_ANY_MODE)]
     pages = _client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNames=names, StateValue="ALARM")
     return tuple(
         Alarm(

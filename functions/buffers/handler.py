@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.buffers.controller import Report, reconcile
 from functions.buffers.messages import parse_batch
 from functions.buffers.settings import BufferSettings
-from shared import aws, queues, runtime
+from shared import aws, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = Logger(service="buffers")
 
 
+@metrics.watched("buffers")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
     """Handle a whole batch together; the response lists the messages to redeliver."""

@@ -37,7 +37,6 @@ class Batch(Struct, kw_only=True):
     arrivals: tuple[Arrival, ...] = ()
     read: bool = False
     retried: frozenset[str] = frozenset()
-    malformed: int = 0
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
@@ -57,17 +56,13 @@ def parse_batch(event: dict[str, Any], settings: BufferSettings, logger: Logger)
     """The batch; malformed messages go to the dead-letter queue with the reason."""
     arrivals: list[Arrival] = []
     retried: list[str] = []
-    read, malformed, expected = False, 0, settings.events
+    read, expected = False, settings.events
     for record in event["Records"]:
         try:
             envelope = _parse(record["body"], {_SCHEDULED, ALARM_CHANGED, *expected})
         except hints.MalformedHintError as error:
-            reason = str(error)
-            queues.send_to_dead_letter_queue(aws.sqs(), settings.dead_letter_queue_url, record=record, reason=reason)
-            malformed += 1
-            logger.warning(
-                "A malformed event was sent to the dead-letter queue",
-                extra={"message_id": record["messageId"], "why": reason},
+            queues.reject_malformed_event(
+                aws.sqs(), settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
             continue
         kind = envelope.event
@@ -76,7 +71,7 @@ def parse_batch(event: dict[str, Any], settings: BufferSettings, logger: Logger)
         read = read or kind in {_SCHEDULED, ALARM_CHANGED}
         if kind != _SCHEDULED:
             retried.append(record["messageId"])
-    return Batch(arrivals=tuple(arrivals), read=read, retried=frozenset(retried), malformed=malformed)
+    return Batch(arrivals=tuple(arrivals), read=read, retried=frozenset(retried))
 
 
 def _parse(body: str, expected: Collection[Event]) -> _Envelope:

@@ -16,6 +16,7 @@ from functions.buffers.readings import Source
 from shared.api import buffer_signals
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.labels import ALARM_UNTIL, EVENT_UNTIL, QUEUE_CHUNKS, QUEUE_UNTIL
+from shared.api.meta import annotated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -128,6 +129,4 @@ def _text(time: datetime | None) -> str | None:
 
 def _with(buffer: CapacityBuffer, written: Mapping[str, str | None]) -> CapacityBuffer:
     """The buffer with these annotations; None removes one."""
-    kept = {key: value for key, value in buffer.metadata.annotations.items() if key not in written}
-    annotations = kept | {key: value for key, value in written.items() if value is not None}
-    return replace(buffer, metadata=replace(buffer.metadata, annotations=annotations))
+    return replace(buffer, metadata=annotated(buffer.metadata, written))

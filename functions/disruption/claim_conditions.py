@@ -6,6 +6,7 @@ from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shared.api import labels as names
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError
 from shared.disruption import consolidatable, drift, emptiness
@@ -50,5 +51,6 @@ def _changes(state: DisruptionState) -> list[tuple[NodeClaim, Callable[[NodeClai
         *(
             (claim, partial(drift.with_drifted_condition, message=drifted.get(claim.name, ""), now=state.now))
             for claim, _ in initialized_nodes(state)
+            if claim.metadata.labels.get(names.NODEPOOL) not in state.paused  # kept as they are
         ),
     ]

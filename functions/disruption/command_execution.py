@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared import aws, hints, runtime
+from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
@@ -90,21 +91,27 @@ class CommandExecutor:
 
         for removal in removals(state, everything):
             claim = removal.claim
+            if _is_paused(claim, state):
+                continue
             self.recorder.record(claim.ref, "Normal", "StandbyRemoved", removal.message)
             self.logger.info("Removing a standby node", extra={"nodeclaim": claim.name, "why": removal.message})
             writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
-    def process_queue(self, snapshot: Snapshot, *, now: datetime) -> tuple[int, bool]:
+    def process_queue(self, state: DisruptionState) -> tuple[int, bool]:
         """Delete claims whose replacements are initialized, and roll back failed commands.
 
-        Returns how many claims were deleted, and whether others wait for replacements.
+        Returns how many claims were deleted, and whether others wait for replacements. Where a NodePool is paused,
+        nothing is deleted, neither now nor by a rollback.
         """
+        snapshot, now = state.snapshot, state.now
         status = disruption_queue.queue_status(snapshot.node_claims, now=now)
         claims_by_name = {c.name: c for c in snapshot.node_claims}
         used_nodes = {p.spec.node_name for p in workload_pods(snapshot.pods)}
         for rollback in status.rollbacks:
-            self._roll_back(rollback, claims_by_name, used_nodes, now)
-        deleted = sum(self._delete(claim, entry) for claim, entry in status.completed)
+            if not (rollback.surplus and _is_paused(rollback.claim, state)):
+                self._roll_back(rollback, claims_by_name, used_nodes, now)
+        completed = ((claim, entry) for claim, entry in status.completed if not _is_paused(claim, state))
+        deleted = sum(self._delete(claim, entry) for claim, entry in completed)
         return deleted, status.waiting
 
     def _queue(self, claim: NodeClaim, entry: QueueEntry, now: datetime) -> None:
@@ -178,3 +185,7 @@ def _tainted(node: Node) -> Node:
 
 def _untainted(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, taints=taints.without_disrupted(node.spec.taints)))
+
+
+def _is_paused(claim: NodeClaim, state: DisruptionState) -> bool:
+    return claim.metadata.labels.get(names.NODEPOOL) in state.paused

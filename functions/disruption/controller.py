@@ -8,7 +8,6 @@ second at which they do, so they don't wait for the next scheduled sweep.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from datetime import timedelta
@@ -20,10 +19,12 @@ from functions.disruption.command_execution import CommandExecutor
 from functions.disruption.decision_records import DecisionRecorder
 from functions.disruption.instance_networks import instance_networks
 from functions.disruption.load_recording import record_load
+from functions.disruption.no_savings import NoSavings, fingerprint
 from functions.disruption.replacements import Replacements
 from functions.disruption.room_requests import request_room
 from shared import runtime
 from shared.api.nodepool import node_class_for
+from shared.api.pause import read_pause
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
@@ -40,7 +41,6 @@ from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.scheduler import schedule_on_existing_nodes
 from shared.scheduling.standbys import without_standbys
-from shared.scheduling.state.buffer_chunks import resolved_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,26 +59,8 @@ _SEARCH_TIMEOUT = timedelta(seconds=15)
 """How long consolidation searches in one run; the next run starts from the cluster as it is then."""
 _LEASE_ATTEMPTS = 6
 _LEASE_RETRY_SECONDS = 0.5
-_FIRST_NO_SAVINGS_TTL, _MAX_NO_SAVINGS_TTL = timedelta(minutes=1), timedelta(minutes=10)
-"""How long consolidation isn't repeated after it found nothing, while the cluster doesn't change: as long as it hasn't
-changed. Savings that are expected to last grow with that time, and a search may end before it finds any."""
 _MAX_RECORDED = 50
 """How many blocked candidates one run records; later runs record the others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoSavings:
-    """Consolidation found nothing at ``searched_at``, in a cluster that is as it was ``since`` then."""
-
-    fingerprint: str
-    since: datetime
-    searched_at: datetime
-
-    @property
-    def until(self) -> datetime:
-        """When to search again."""
-        unchanged = self.searched_at - self.since
-        return self.searched_at + min(max(unchanged, _FIRST_NO_SAVINGS_TTL), _MAX_NO_SAVINGS_TTL)
 
 
 @dataclass(kw_only=True)
@@ -125,9 +107,9 @@ class DisruptionController:
             LeaseLostError: this one took too long.
         """
         with self._wait_for_lease() as lease:
-            state, budgets = self._read_state()
+            state, budgets = self._read_state(lease)
             self._executor.remove_standbys(state, self._everything)
-            deleted, waiting = self._executor.process_queue(state.snapshot, now=state.now)
+            deleted, waiting = self._executor.process_queue(state)
             self.report.removed += deleted
             state = write_conditions(self._client, state, logger=self._logger)
             state, results, claims = self._run_fast_methods(lease, state, budgets)
@@ -189,10 +171,11 @@ class DisruptionController:
                     yield lease
                     return
 
-    def _read_state(self) -> tuple[DisruptionState, BudgetTracker]:
+    def _read_state(self, lease: Lease) -> tuple[DisruptionState, BudgetTracker]:
         """The cluster's state now, still without instance types and prices, and its budgets."""
         now = runtime.current().now()
-        self._everything = read_snapshot(self._client, now=now)
+        pause = read_pause(lease.annotations, now=now)
+        self._everything = with_fields(read_snapshot(self._client, now=now), pause=pause)
         snapshot = without_standbys(self._everything)
         state = DisruptionState(snapshot=snapshot, now=now)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)
@@ -248,12 +231,13 @@ class DisruptionController:
 
     def _consolidate(self, state: DisruptionState, budgets: BudgetTracker) -> MethodResult | None:
         """Search without the lease, and start the command if it is still valid; None if no search was needed."""
-        if not consolidation.due_candidates(state) or _is_consolidating(state.snapshot):
+        due = consolidation.due_candidates(state)
+        if not due or _is_consolidating(state.snapshot):
             return None
-        fingerprint = _fingerprint(state.snapshot)
+        inputs = fingerprint(state, due, budgets)
         cache = runtime.current().cache
         known: NoSavings | None = cache.get("disruption:nothing-to-save")
-        no_savings = known if known is not None and known.fingerprint == fingerprint else None
+        no_savings = known if known is not None and known.fingerprint == inputs else None
         if no_savings is not None and state.now < no_savings.until:
             return None
         with_types = self._with_instance_types(state)
@@ -262,9 +246,12 @@ class DisruptionController:
         end = min(self._until, runtime.current().now() + _SEARCH_TIMEOUT)
         result = consolidation.compute(with_types, budgets, lambda: runtime.current().now() >= end)
         if not result.commands:
-            since = no_savings.since if no_savings is not None else state.now
-            no_savings = NoSavings(fingerprint=fingerprint, since=since, searched_at=state.now)
-            cache["disruption:nothing-to-save"] = no_savings
+            cache["disruption:nothing-to-save"] = NoSavings(
+                fingerprint=inputs,
+                since=no_savings.since if no_savings is not None else state.now,
+                searched_at=state.now,
+                next_savings_at=result.next_savings_at,
+            )
         for command in result.commands:
             with contextlib.suppress(LeaseHeldError):
                 self._replacements.launch(self._validate_and_start(command), state.snapshot)
@@ -273,7 +260,7 @@ class DisruptionController:
     def _validate_and_start(self, command: Command) -> Sequence[NodeClaim]:
         """Start the command if it is still valid on a new snapshot; returns the replacements to launch."""
         with self._wait_for_lease() as lease:
-            state, budgets = self._read_state()
+            state, budgets = self._read_state(lease)
             with_types = self._with_instance_types(state)
             if with_types is None:
                 return ()
@@ -310,15 +297,3 @@ def _is_consolidating(snapshot: Snapshot) -> bool:
     """Whether a consolidation is in the queue; the next one waits for it, so that it sees its effect."""
     entries = (disruption_queue.queue_entry(c) for c in snapshot.node_claims if disruption_queue.is_queued(c))
     return any(entry is not None and entry.reason == UNDERUTILIZED for entry in entries)
-
-
-def _fingerprint(snapshot: Snapshot) -> str:
-    """A hash of all that consolidation depends on, except prices and time."""
-    parts = [
-        *(f"{p.metadata.uid}@{p.metadata.generation}@{p.spec.node_name}" for p in snapshot.pods),
-        *(c.metadata.uid for c in snapshot.node_claims),
-        *(f"{p.metadata.uid}@{p.metadata.generation}" for p in snapshot.node_pools),
-        *(f"{b.metadata.uid}@{b.status.disruptions_allowed}" for b in snapshot.pod_disruption_budgets),
-        *(f"{b.objects.buffer.metadata.uid}@{b.chunks}@{b.template}" for b in resolved_buffers(snapshot)),
-    ]
-    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()

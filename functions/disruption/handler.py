@@ -1,8 +1,8 @@
 """Disruption's handler: invoked when a node becomes empty, by the function's own requeues, and each minute.
 
-The sweep of each minute begins :data:`SWEEP_OFFSET` after its schedule, by a message to the function's own queue: the
-schedules of all functions run in the same second, and the provisioner's sweep holds the lease then. A message that
-meets the lease held is redelivered; a schedule's event would be lost until the next minute.
+A sweep that meets the lease held begins again :data:`SWEEP_OFFSET` after its schedule, by a message to the function's
+own queue: the schedules of all functions run in the same second, and the provisioner's sweep holds the lease while pods
+are pending. A message that meets the lease held is redelivered; a schedule's event would be lost until the next minute.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.hints import Hint
 
 SWEEP_OFFSET = timedelta(seconds=20)
-"""Of the minute's sweeps, the provisioner's begins first."""
+"""By then the provisioner's sweep has mostly ended."""
 _SWEEP_INTERVAL = timedelta(minutes=1)
 _RETRY = timedelta(seconds=1)
 
@@ -35,6 +35,7 @@ logger = Logger(service="disruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
 
+@metrics.watched("disruption")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """Reconcile once for all messages of the batch, or for the schedule's event, which also runs consolidation.
@@ -60,18 +61,14 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
 
 
 def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> None:
-    """Requeue the sweep for its second of the minute; one that is late begins now, and is requeued if it must wait."""
+    """Reconcile now, and if that has to be retried, by a message after the provisioner's sweep."""
+    if _reconcile(settings, context, consolidate=True, hops=0):
+        return
     now = runtime.current().now()
-    begin = hint.time + SWEEP_OFFSET if hint.time is not None else now
-    if begin <= now:
-        if _reconcile(settings, context, consolidate=True, hops=0):
-            return
-        begin = now + _RETRY
     try:
-        requeue_at(settings, begin, key=SWEEP, hops=0)
+        requeue_at(settings, max((hint.time or now) + SWEEP_OFFSET, now + _RETRY), key=SWEEP, hops=0)
     except (BotoCoreError, ClientError) as error:
-        logger.warning("The sweep begins now: it can't be requeued", extra={"why": str(error)})
-        _reconcile(settings, context, consolidate=True, hops=0)
+        logger.warning("The sweep is left to the next one: it can't be requeued", extra={"why": str(error)})
 
 
 def _is_replaced(hint: Hint) -> bool:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from shared import aws, runtime
 from shared.api import labels as names
+from shared.api.meta import annotated
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
@@ -72,10 +73,7 @@ class Replacements:
             return ()
         pools = self.resolved_pools(snapshot, now=now)
         claims = new_node_claims(command.replacements, snapshot, pools, decision=command_id)
-        return tuple(
-            replace(c, metadata=replace(c.metadata, annotations={**c.metadata.annotations, names.REPLACES: command_id}))
-            for c in claims
-        )
+        return tuple(replace(c, metadata=annotated(c.metadata, {names.REPLACES: command_id})) for c in claims)
 
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
         """Launch the NodeClaims; those without capacity are deleted, and the next reconcile rolls the command back."""
@@ -96,4 +94,4 @@ class Replacements:
         )
 
     def _catalog(self) -> InstanceTypeCatalog:
-        return catalog_store.load(aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None)
+        return catalog_store.load(aws.s3(), self._settings.catalog_bucket, max_age=None)

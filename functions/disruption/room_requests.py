@@ -57,7 +57,9 @@ def _plans(state: DisruptionState) -> Iterator[tuple[Node, RoomPlan]]:
     by_node: dict[str, list[Pod]] = pods_by_node(state.snapshot.pods, waiting)
     for claim, node in initialized_nodes(state):
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
-        if node.metadata.name not in waiting or pool is None or pool.metadata.annotations.get(MAKE_ROOM) == "false":
+        if node.metadata.name not in waiting or pool is None or pool.name in state.paused:
+            continue
+        if pool.metadata.annotations.get(MAKE_ROOM) == "false":
             continue
         yield (
             node,

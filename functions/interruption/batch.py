@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from functions.interruption.messages.notice import MalformedEventError
-from functions.interruption.messages.parser import parse
 from shared import aws, hints, queues
+from shared.interruptions.notice import MalformedEventError
+from shared.interruptions.parser import parse
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
-    from functions.interruption.messages.parser import Event
+    from shared.interruptions.parser import Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,10 @@ def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Lo
             if _is_scheduled(body):
                 sweep = True
                 continue
-            queues.send_to_dead_letter_queue(aws.sqs(), dead_letter_queue_url, record=record, reason=str(error))
-            malformed += 1
-            logger.warning(
-                "A malformed event was sent to the dead-letter queue",
-                extra={"message_id": record["messageId"], "why": str(error)},
+            queues.reject_malformed_event(
+                aws.sqs(), dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
+            malformed += 1
             continue
         redelivered = int(record["attributes"]["ApproximateReceiveCount"]) > 1
         messages.append(Message(id=record["messageId"], event=parsed, redelivered=redelivered))

@@ -15,22 +15,24 @@ from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption import event_verification, interruption_records, proactive_replacement
+from functions.interruption import interruption_records, proactive_replacement
 from functions.interruption.cordon_and_drain import Drain, Drainer
 from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
-from functions.interruption.event_verification import SPOT_STATUS_LAG, Verdict, VerifiedEvent, verify
-from functions.interruption.instance_lookup import instance_facts
-from functions.interruption.messages.notice import Action, Evidence
 from functions.interruption.node_claim_lookup import NodeClaimLookup
+from functions.interruption.verified_event import VerifiedEvent, is_stopped_on_purpose
 from shared import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
+from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.cluster.snapshot_reader import list_node_pools, read_snapshot
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.interruptions.event_verification import SPOT_STATUS_LAG, Verdict, verify
+from shared.interruptions.instance_lookup import instance_facts
+from shared.interruptions.notice import Action, Evidence
 from shared.launch import boot_failures
 from shared.provisioning.provisioner import Provisioner
 from shared.scheduling.standbys import without_standbys
@@ -129,7 +131,7 @@ class InterruptionController:
         ids = {i for m in messages for i in m.event.notice.instance_ids}
         claims = self._node_claims.for_instances(ids, latest_event=max(m.event.time for m in messages))
         named = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
-        pairs = [(m, c) for m, c in named if not event_verification.is_stopped_on_purpose(m.event.notice, c)]
+        pairs = [(m, c) for m, c in named if not is_stopped_on_purpose(m.event.notice, c)]
         self._report["unmanaged"] += len(messages) - len({m.id for m, _ in named})
         return pairs
 
@@ -245,7 +247,7 @@ class InterruptionController:
 
     def _replace_all(self, waiting: Sequence[NodeClaim], drains: Iterable[Drain]) -> bool:
         """Schedule all pods, and start the drains that wait for that. False: unfinished, try again."""
-        provisioned = self._provision(_node_names(d.claim for d in drains))
+        provisioned = self._provision(_node_names([*(d.claim for d in drains), *waiting]))
         if provisioned is None:
             return False
         delayed = _delayed_pods(provisioned, _node_names(waiting))
@@ -330,7 +332,8 @@ class InterruptionController:
         now = runtime.current().now()
         if not newly_marked and not self._has_marked_node_claims(now):
             return
-        snapshot = without_standbys(read_snapshot(self._client, now=now))
+        pause = cluster_pause(self._client, cluster=self._settings.cluster_name, now=now)
+        snapshot = replace(without_standbys(read_snapshot(self._client, now=now)), pause=pause)
         plan = proactive_replacement.plan_replacements(snapshot, now=now)
         for node in plan.cordon:
             self._drainer.cordon(node)

@@ -24,6 +24,7 @@ logger = Logger(service="interruption")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 
 
+@metrics.watched("interruption")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle a whole batch together; the response lists the messages to redeliver."""

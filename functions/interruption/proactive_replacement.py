@@ -2,8 +2,8 @@
 
 The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
 At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are replaced at a time. Maintenance that
-starts soon comes first and ignores budgets. Rebalance recommendations are ignored unless the NodePool says otherwise,
-as by Karpenter, which drains at once on scheduled changes. Source of the limits: ours.
+starts soon comes first, whatever budgets or pauses say. Rebalance recommendations are ignored unless the NodePool says
+otherwise, as by Karpenter, which drains at once on scheduled changes. Source of the limits: ours.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
+from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
 from shared.disruption.budgets import allowed_disruptions
 
@@ -129,6 +130,7 @@ class _Planner:
             p.name: allowed_disruptions(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
         }
         self._at_risk_allowed = _at_risk_allowed(snapshot, now)
+        self._paused = paused_pools(snapshot.node_pools, snapshot.pause, now=now)
 
     def add(self, claim: NodeClaim) -> None:
         node = self._nodes.get(claim.status.provider_id)
@@ -143,6 +145,8 @@ class _Planner:
                 Replacement(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk)
             )
             self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
+        elif pool in self._paused:
+            return
         elif (start is not None or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
             self._disruptions_allowed[pool] -= 1
             if start is None:

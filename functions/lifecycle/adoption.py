@@ -15,14 +15,12 @@ from msgspec.structs import replace
 from shared.api import labels as names
 from shared.api import nodeclass, nodepool
 from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_pool, node_pool_hash_version
+from shared.api.meta import annotated
 from shared.api.nodepool import node_class_for
 from shared.cluster import resources
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from functions.lifecycle.context import ReconcileContext
-    from shared.api.meta import ObjectMeta
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -52,17 +50,13 @@ def adopt(context: ReconcileContext, snapshot: Snapshot) -> None:
 def hashed_pool(pool: NodePool) -> NodePool:
     """The NodePool with its hash and the hash's version as annotations."""
     hashes = {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool)}
-    return replace(pool, metadata=_annotated(pool.metadata, hashes))
+    return replace(pool, metadata=annotated(pool.metadata, hashes))
 
 
 def hashed_class(node_class: EC2NodeClass) -> EC2NodeClass:
     """The EC2NodeClass with its hash and the hash's version as annotations."""
     hashes = {names.NODECLASS_HASH: hash_node_class(node_class), names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION}
-    return replace(node_class, metadata=_annotated(node_class.metadata, hashes))
-
-
-def _annotated(metadata: ObjectMeta, annotations: Mapping[str, str]) -> ObjectMeta:
-    return replace(metadata, annotations={**metadata.annotations, **annotations})
+    return replace(node_class, metadata=annotated(node_class.metadata, hashes))
 
 
 def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | None) -> NodeClaim:
@@ -86,5 +80,5 @@ def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | 
             names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         }
     if hashes:
-        metadata = replace(metadata, annotations={**metadata.annotations, **hashes})
+        metadata = annotated(metadata, hashes)
     return claim if metadata is claim.metadata else replace(claim, metadata=metadata)

@@ -58,7 +58,7 @@ class ClusterMetrics(Struct, kw_only=True):
 def report(settings: LifecycleSettings, snapshot: Snapshot, *, logger: Logger, now: datetime) -> ClusterMetrics:
     """Measure the cluster, and log it in one line."""
     try:
-        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, settings.cluster_name, max_age=None)
+        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         logger.warning("The cost of nodes is unknown", extra={"why": str(error)})
         catalog = None

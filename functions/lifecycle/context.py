@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from shared import aws, hints
+from shared.api.pause import paused_pools
 from shared.cluster import resources, writes
+from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -22,11 +25,13 @@ if TYPE_CHECKING:
     from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.pause import Pause
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.resources import Resource
     from shared.cluster.writes import O
+    from shared.snapshot import Snapshot
 
 
 @dataclass(kw_only=True)
@@ -44,6 +49,10 @@ class Report:
     cluster_metrics: ClusterMetrics | None = None
     realised_price: float | None = None
     """USD per hour of all nodes, if the pods of a decision run now for the first time."""
+    paused: int = 0
+    """NodePools that are paused."""
+    breakers: int = 0
+    """NodePools whose launches the circuit breaker pauses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +70,15 @@ class ReconcileContext:
     now: datetime
     report: Report = field(default_factory=Report)
     report_lock: Lock = field(default_factory=Lock)
+
+    @cached_property
+    def pause(self) -> Pause | None:
+        """The cluster's pause; read once, by the first who needs it."""
+        return cluster_pause(self.client, cluster=self.settings.cluster_name, now=self.now)
+
+    def pauses(self, snapshot: Snapshot) -> Mapping[str, Pause]:
+        """The pauses of NodePools, by name."""
+        return paused_pools(snapshot.node_pools, self.pause, now=self.now)
 
     def attempt(self, ref: object, action: Callable[[], None]) -> None:
         """Run the action for one object; an error is logged and does not stop the others."""

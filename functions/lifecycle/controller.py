@@ -99,14 +99,17 @@ def _reconcile(
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, snapshot, nominate=nominate)
     validation.write_invalid(context, snapshot)
     node_classes = {c.name: c for c in snapshot.node_classes}
+    pauses = None
+    # Reconciles for nodes that join leave condition Paused as it is: they read no more than they need.
     if resolve_node_classes:
         boot = boot_failures.unresolved(
             boot_failures.current(aws.dynamodb(), context.settings.table_name, now=context.now), snapshot.node_claims
         )
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
+        pauses = nodepool_status.pauses(context, snapshot, boot, node_classes)
     visible = without_standbys(snapshot)
-    nodepool_status.write_statuses(context, visible, node_classes, failures)
+    nodepool_status.write_statuses(context, visible, node_classes, failures, pauses)
     if snapshot.capacity_buffers:
         # Imported here: few clusters have buffers, and the scheduler with numpy is a large part of a cold start.
         from functions.lifecycle import capacity_buffer_status  # noqa: PLC0415
@@ -122,12 +125,13 @@ def _reconcile(
         instances = context.cloud_provider.list()
         garbage_collection.collect(context, snapshot, instances)
         node_repair.repair_nodes(context, visible)
-        if visible is not snapshot:
+        if visible is not snapshot and context.pause is None:
             # Imported here: few clusters have standby nodes.
             from functions.lifecycle import standby_nodes  # noqa: PLC0415
 
             standby_nodes.sweep(context, snapshot, instances)
-        unused_resources.delete_unused(context, snapshot, instances)
+        if context.pause is None:
+            unused_resources.delete_unused(context, snapshot, instances)
         context.report.cluster_metrics = cluster_metrics.report(
             context.settings, without_stopped(snapshot), logger=context.logger, now=context.now
         )

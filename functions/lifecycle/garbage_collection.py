@@ -52,6 +52,8 @@ class _Sweep:
 
     def within_limit(self, candidates: Sequence[T], *, names: Iterable[str]) -> Sequence[T]:
         """The first candidates, as many as may still be given up; the others are reported by their ``names``."""
+        if self.context.pause is not None:
+            return ()
         allowed, kept = candidates[: self._remaining], list(names)[self._remaining :]
         self._remaining -= len(allowed)
         if kept:
@@ -98,6 +100,9 @@ def _delete_nodeclaims(sweep: _Sweep, confirmed: Sequence[NodeClaim], why: Mappi
     """Delete the confirmed NodeClaims within the limit, and write condition GarbageCollectable to the others."""
     context = sweep.context
     confirmed_names = [c.name for c in confirmed]
+    why_kept = f"one sweep deletes at most {sweep.limit} NodeClaims"
+    if context.pause is not None:
+        why_kept = context.pause.message
     deleted = {c.name for c in sweep.within_limit(confirmed, names=confirmed_names)}
     for claim in sweep.snapshot.node_claims:
         reason, message = why.get(claim.name, ("", ""))
@@ -106,7 +111,7 @@ def _delete_nodeclaims(sweep: _Sweep, confirmed: Sequence[NodeClaim], why: Mappi
             context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, event_reason, message))
             continue
         if claim.name in confirmed_names:
-            message += f"; kept: one sweep deletes at most {sweep.limit} NodeClaims"
+            message += f"; kept: {why_kept}"
         context.attempt(claim.ref, partial(_write_condition, context, claim, reason, message))
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
+from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.lifecycle import cluster_metrics
+from functions.lifecycle import cluster_metrics, dead_letters
 from functions.lifecycle.controller import reconcile
 from functions.lifecycle.settings import LifecycleSettings
-from shared import hints, metrics, runtime
+from shared import aws, hints, metrics, runtime, sweeps
 from shared.settings import read
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.metrics import Metric
@@ -21,6 +24,7 @@ logger = Logger(service="lifecycle")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
 
 
+@metrics.watched("lifecycle")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
     """Reconcile everything; compare with EC2 only on the schedule."""
@@ -37,6 +41,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
     values: dict[Metric, float] = {
         metrics.REGISTERED: report.registered,
         metrics.REPAIRED: report.repaired,
+        metrics.PAUSED: report.paused,
+        metrics.BREAKERS: report.breakers,
         metrics.GARBAGE_KEPT: report.kept_garbage,
         metrics.LIFECYCLE_FAILURES: report.failures,
     }
@@ -47,3 +53,14 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
     if report.cluster_metrics is not None:
         values |= cluster_metrics.values(report.cluster_metrics)
     metrics.emit(powertools_metrics, values)
+    if is_scheduled:
+        _after_sweep(settings, now=runtime.current().now())
+
+
+def _after_sweep(settings: LifecycleSettings, *, now: datetime) -> None:
+    dead_letters.check(settings, logger=logger, now=now)
+    if settings.sweeps_table and not now.minute % (sweeps.INTERVAL.total_seconds() // 60):
+        try:
+            sweeps.record(aws.dynamodb(), settings.sweeps_table, settings.cluster_name, now=now)
+        except (BotoCoreError, ClientError) as error:  # the cluster's work is done; the fleet notices the missing row
+            logger.warning("The sweep can't be recorded in the fleet's table", extra={"why": str(error)})

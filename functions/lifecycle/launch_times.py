@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodepool
+from shared.api.meta import annotated
 from shared.cluster import resources
 from shared.scheduling.state.buffer_demand import launch_time
 
@@ -34,11 +35,10 @@ def remember(context: ReconcileContext, snapshot: Snapshot) -> None:
         own_claims = (c for c in snapshot.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name)
         seen = launch_time(own_claims)
         if seen is not None and pool.kind == nodepool.KIND:
-            change = partial(_annotated, seen=seen)
+            change = partial(_with_launch_time, seen=seen)
             context.attempt(pool.ref, partial(context.update, resources.NODE_POOLS, pool, change))
 
 
-def _annotated(pool: NodePool, seen: timedelta) -> NodePool:
+def _with_launch_time(pool: NodePool, seen: timedelta) -> NodePool:
     seconds = -(-int(seen.total_seconds()) // _STEP_SECONDS) * _STEP_SECONDS
-    annotations = {**pool.metadata.annotations, names.LAUNCH_SECONDS: str(seconds)}
-    return replace(pool, metadata=replace(pool.metadata, annotations=annotations))
+    return replace(pool, metadata=annotated(pool.metadata, {names.LAUNCH_SECONDS: str(seconds)}))

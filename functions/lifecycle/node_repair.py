@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import is_true
+from shared.api.meta import annotated, is_true
 from shared.cluster import resources
 from shared.struct import Struct
 
@@ -65,7 +65,10 @@ def repair_nodes(context: ReconcileContext, snapshot: Snapshot) -> None:
 
     Their kubelets don't answer, so the deadline is now: nothing is evicted, and no pod is waited for.
     """
+    pauses = context.pauses(snapshot)
     for pool in snapshot.node_pools:
+        if pool.name in pauses:
+            continue
         pool_repairs = repairs(pool, snapshot.node_claims, snapshot.nodes, now=context.now)
         if pool_repairs.blocked:
             context.recorder.record(pool.ref, "Warning", "NodeRepairBlocked", pool_repairs.blocked)
@@ -110,8 +113,7 @@ def _replace_node(context: ReconcileContext, repair: Repair) -> None:
     timestamp = context.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def with_deadline(claim: NodeClaim) -> NodeClaim:
-        annotations = {**claim.metadata.annotations, names.TERMINATION_TIMESTAMP: timestamp}
-        return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+        return replace(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
 
     context.update(resources.NODE_CLAIMS, repair.claim, with_deadline)
     context.delete_nodeclaim(repair.claim, "NodeUnhealthy", repair.message)

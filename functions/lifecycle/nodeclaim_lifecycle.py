@@ -18,7 +18,7 @@ from functions.lifecycle.liveness import is_launch_overdue, liveness_failure, st
 from functions.lifecycle.nomination import PodNominations, nominate_pods, released_node
 from functions.lifecycle.provider_id import restore_provider_id
 from functions.lifecycle.registration import registered_node, registered_nodeclaim
-from shared import hints, parallel
+from shared import aws, hints, parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
@@ -26,6 +26,7 @@ from shared.api.standby import standby_state, was_standby
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
+from shared.launch import boot_failures
 from shared.scheduling.standbys import without_standbys
 from shared.scheduling.state.nominations import planned_at, tried_version
 from shared.struct import Struct
@@ -70,7 +71,7 @@ def reconcile_nodeclaims(
             continue
         expired = standalone_expiration(claim, now=context.now)
         if expired is not None:
-            context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, expired.reason, expired.message))
+            _give_up(context, snapshot, claim, expired)
             continue
         node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
         if node is not None:
@@ -83,9 +84,8 @@ def reconcile_nodeclaims(
         launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
         unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
         failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
-        if failure is not None:
+        if failure is not None and _give_up(context, snapshot, claim, failure):
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
-            context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
     if standbys:
         # Imported here: few clusters have standby nodes.
         from functions.lifecycle import standby_nodes  # noqa: PLC0415
@@ -96,6 +96,19 @@ def reconcile_nodeclaims(
     context.attempt("delayed evictions", release.release_rest)
     _clear_nominations(context, nominations.cleared)
     return failures
+
+
+def _give_up(context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, failure: LivenessFailure) -> bool:
+    """Delete the NodeClaim, unless the cluster or its NodePool is paused; whether it is given up."""
+    if context.pause is not None or claim.metadata.labels.get(names.NODEPOOL) in context.pauses(snapshot):
+        return False
+    if failure.reason in {boot_failures.REGISTRATION_TIMEOUT, boot_failures.LAUNCH_TIMEOUT}:
+        remember = partial(
+            boot_failures.remember_timeout, aws.dynamodb(), context.settings.table_name, claim, snapshot.node_claims
+        )
+        context.attempt(claim.ref, partial(remember, failure.message, now=context.now))
+    context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
+    return True
 
 
 def reconciled_node(node: Node, claim: NodeClaim, *, released: bool = False) -> Node:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from functions.lifecycle.liveness import LivenessFailure
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import condition, with_condition
+from shared.api.meta import EventReason, condition, with_condition
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 NODE_CLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+PAUSED = "Paused"
+PAUSED_REASON = EventReason("Paused")
+BREAKER_REASON = EventReason("CircuitBreakerOpen")
 
 
 def write_statuses(
@@ -44,12 +47,18 @@ def write_statuses(
     snapshot: Snapshot,
     node_classes: Mapping[str, EC2NodeClass],
     failures: Mapping[str, LivenessFailure],
+    paused: Mapping[str, tuple[EventReason, str]] | None = None,
 ) -> None:
-    """Write every NodePool's status. ``failures`` are liveness failures of this reconcile, by NodePool name."""
+    """Write every NodePool's status. ``failures`` are liveness failures of this reconcile, by NodePool name.
+
+    ``paused`` are (reason, message) by name too; None: they weren't read, so condition Paused stays as it is.
+    """
     for pool in snapshot.node_pools:
         node_class = node_class_of(pool, node_classes.values())
         write = partial(_write_status, context, pool, snapshot, node_class, failures.get(pool.name))
         context.attempt(pool.ref, write)
+        if paused is not None:
+            context.attempt(pool.ref, partial(_write_paused, context, pool, paused.get(pool.name)))
 
 
 def boot_failures_by_pool(
@@ -62,6 +71,25 @@ def boot_failures_by_pool(
         )
         for (pool, node_class), failure in failures.items()
     }
+
+
+def pauses(
+    context: ReconcileContext,
+    snapshot: Snapshot,
+    failures: Mapping[tuple[str, str], BootFailure],
+    node_classes: Mapping[str, EC2NodeClass],
+) -> dict[str, tuple[EventReason, str]]:
+    """By NodePool: that it, the cluster or its launches are paused, as condition Paused says it (reason, message)."""
+    paused: dict[str, tuple[EventReason, str]] = {}
+    everywhere = boot_failures.cluster_wide(failures, snapshot.node_claims)
+    for pool in snapshot.node_pools:
+        node_class = node_class_of(pool, node_classes.values())
+        failure = failures.get((pool.name, node_class.name if node_class is not None else ""), everywhere)
+        if failure is not None:
+            paused[pool.name] = BREAKER_REASON, boot_failures.paused_message(failure, node_class, now=context.now)
+    by_users = context.pauses(snapshot)
+    context.report.paused, context.report.breakers = len(by_users), len(paused)
+    return {**paused, **{name: (PAUSED_REASON, pause.message) for name, pause in by_users.items()}}
 
 
 def status(
@@ -179,3 +207,26 @@ def _write_status(
     obstacle = node_class_not_ready(pool, node_class)
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
+
+
+def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:
+    """Write condition Paused, and an event when it changes; the condition is never False, so that no pool has it."""
+    before = condition(pool.status.conditions, PAUSED)
+    if pause is None and before is None:
+        return
+    if before is not None and (before.reason, before.message) == pause:
+        return
+
+    def change(current: NodePool) -> NodePool:
+        conditions = [c for c in current.status.conditions if c.type != PAUSED]
+        if pause is not None:
+            conditions = with_condition(
+                current.status.conditions, PAUSED, status=True, reason=pause[0], message=pause[1], now=context.now
+            )
+        return replace(current, status=replace(current.status, conditions=conditions))
+
+    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
+    if pause is not None:
+        context.recorder.record(pool.ref, "Warning", *pause)
+    elif before is not None:
+        context.recorder.record(pool.ref, "Normal", EventReason("Resumed"), "launches and disruption go on")

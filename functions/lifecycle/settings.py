@@ -11,11 +11,14 @@ class LifecycleSettings(Settings, frozen=True, kw_only=True):
     """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none.
 
     ``table_name`` is that of the failures at boot and of the decision log. ``standby``: whether instances may be
-    stopped.
+    stopped. ``dead_letter_queues`` are the URLs of all dead-letter queues, a list in JSON. ``sweeps_table`` is that of
+    the fleet, where the clusters' last sweeps are ("" without a fleet).
     """
 
     catalog_bucket: str
     table_name: str
     node_instance_profile: str
     termination_queue_url: str
+    dead_letter_queues: str = "[]"
+    sweeps_table: str = ""
     standby: Literal["on", "off"] = "off"

@@ -5,6 +5,8 @@ One run handles a whole batch, because messages only say that something has chan
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -12,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
 from shared import aws, hints, metrics, queues, runtime
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -19,15 +22,21 @@ from shared.provisioning.provisioner import Provisioner
 from shared.settings import read
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.metrics import Metric
     from shared.provisioning.launch_records import ProvisioningReport
+    from shared.queues import Message
 
+_SILENT = timedelta(minutes=10)
 logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
 
+@metrics.watched("provisioner")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Provision everything that is pending; returns which messages should be delivered again."""
@@ -41,23 +50,55 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     if not messages:
         return queues.partial_batch_response(())
-    ids = [m.id for m in messages]
-    metrics.emit(emf_metrics, {metrics.HINTS: sum(m.hint.source == hints.RELAY for m in messages)})
+    provision = partial(_provision, settings, run=context.aws_request_id)
+    if all(m.hint.detail_type != hints.PODS_CREATED for m in messages):
+        return queues.retry_response(aws.sqs(), event, provision(messages))
+    from functions.provisioner import created_pods  # noqa: PLC0415 (only with -c relay=webhook)
+
+    delays = created_pods.provision(event, messages, connect(settings), provision, now=runtime.current().now())
+    return queues.deliver_again(aws.sqs(), event, delays)
+
+
+def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, run: str) -> list[str]:
+    """Provision everything that is pending; returns the ids of the messages to deliver again."""
+    retried = [m.id for m in messages]
+    hinted = sum(m.hint.source in hints.WATCHES for m in messages)
+    metrics.emit(emf_metrics, {metrics.HINTS: hinted})
     try:
-        report = Provisioner(settings, by="provisioner", run=context.aws_request_id, logger=logger).run()
+        report = Provisioner(settings, by="provisioner", run=run, logger=logger).run(
+            sweep=all(m.hint.detail_type == hints.SCHEDULED for m in messages)
+        )
     except (LeaseHeldError, LeaseLostError) as error:
         logger.info("Waiting for the lease", extra={"why": str(error)})
-        return queues.retry_response(aws.sqs(), event, ids)
+        return retried
     except (ApiError, BotoCoreError, CatalogMissingError, ClientError) as error:
         logger.warning("Provisioning will be retried", extra={"error": type(error).__name__, "why": str(error)})
-        return queues.retry_response(aws.sqs(), event, ids)
+        return retried
     _emit_metrics(report)
-    return queues.retry_response(aws.sqs(), event, ids) if report.throttled else queues.partial_batch_response(())
+    if settings.relay != "webhook":
+        _watch_relay(heard=hinted > 0, waiting=len(report.unschedulable))
+    return retried if report.throttled else []
+
+
+def _watch_relay(*, heard: bool, waiting: int) -> None:
+    """Report a relay that gives no hint while pods wait; it repeats its hint each minute.
+
+    The time is that of this process: a new one waits for as long again.
+    """
+    now = runtime.current().now()
+    silent: dict[str, datetime] = runtime.current().cached("provisioner:silent", dict)
+    if heard or not waiting:
+        silent.clear()
+    since = silent.setdefault("since", now)
+    if now - since >= _SILENT:
+        minutes = (now - since).total_seconds() / 60
+        metrics.report_unwell("relay-silent", f"{waiting} pods wait, and no hint came for {minutes:.0f} minutes")
 
 
 def _emit_metrics(report: ProvisioningReport) -> None:
     values: dict[Metric, float] = {
         metrics.CREATED: report.claims_created,
+        metrics.GROUP_NODES_ADDED: report.group_nodes,
         metrics.LAUNCHED: len(report.launched),
         metrics.NOT_LAUNCHED: len(report.failed),
         metrics.UNSCHEDULABLE: len(report.unschedulable),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from shared.settings import ProvisioningSettings
 
 
 class ProvisionerSettings(ProvisioningSettings, frozen=True, kw_only=True):
-    """What provisioning needs, and the queue for malformed messages."""
+    """What provisioning needs, the queue for malformed messages, and what sends hints about pods."""
 
     dead_letter_queue_url: str
+    relay: Literal["function", "pod", "webhook"] = "function"

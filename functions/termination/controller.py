@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from functions.termination import step_stamp
 from functions.termination.cluster_cache import ClusterCache
-from functions.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
-from functions.termination.eviction import Evictor
 from functions.termination.finalizer import finalize_node
 from functions.termination.instance_termination import InstanceTermination
 from functions.termination.requeue_sender import RequeueSender
@@ -25,7 +23,7 @@ from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node
-from shared.api.meta import ObjectMeta, condition, is_true
+from shared.api.meta import ObjectMeta, annotated, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.api.standby import is_held
@@ -38,6 +36,8 @@ from shared.cluster.node_class_groups import is_foreign
 from shared.cluster.pod_cache import list_pods_on_node
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.termination import garbage, requeue
+from shared.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
+from shared.termination.eviction import Evictor
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
@@ -266,8 +266,7 @@ def _with_termination_timestamp(claim: NodeClaim) -> NodeClaim:
     if deadline is None or names.TERMINATION_TIMESTAMP in claim.metadata.annotations:
         return claim
     timestamp = deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    annotations = {**claim.metadata.annotations, names.TERMINATION_TIMESTAMP: timestamp}
-    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    return replace(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
 
 
 def _with_finalizer(node: Node) -> Node:

@@ -10,7 +10,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
-from shared import aws, hints, queues, runtime
+from shared import aws, hints, metrics, queues, runtime
 from shared.cluster.errors import ApiError
 from shared.settings import read
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 logger = Logger(service="termination")
 
 
+@metrics.watched("termination")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Reconcile each NodeClaim, node and instance of the batch; returns the messages to redeliver."""

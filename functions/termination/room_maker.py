@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from functions.termination.cluster_cache import ClusterCache
-    from functions.termination.eviction import Evictor
     from functions.termination.settings import TerminationSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.disruption.node_room import RoomPlan
+    from shared.termination.eviction import Evictor
 
 _FIRST_LOOK = timedelta(seconds=5)
 """When a cordoned node is reconciled again; later looks wait a third of the time since it was cordoned."""

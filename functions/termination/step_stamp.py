@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from shared.api.meta import ObjectMeta
+from shared.api.meta import ObjectMeta, annotated
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 
@@ -64,8 +64,7 @@ def remove(client: Client, claim: NodeClaim) -> NodeClaim:
         return claim
     with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
         client.patch(path(claim), steps, kind="json")
-    annotations = {key: value for key, value in claim.metadata.annotations.items() if key != STEP_UNTIL}
-    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    return replace(claim, metadata=annotated(claim.metadata, {STEP_UNTIL: None}))
 
 
 def removal(claim: NodeClaim) -> list[dict[str, str]]:

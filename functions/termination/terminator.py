@@ -1,6 +1,6 @@
 """Carries out one step of a drain: taints the node, evicts pods, and writes conditions and events about it.
 
-What a step is decides :mod:`functions.termination.drain`.
+What a step is decides :mod:`shared.termination.drain`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.termination import step_stamp
-from functions.termination.drain import deadline_reason
 from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim, taints
@@ -19,6 +18,7 @@ from shared.api.meta import condition, with_condition
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.struct import Struct
+from shared.termination.drain import deadline_reason
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from functions.termination.drain import DrainStep
-    from functions.termination.eviction import Evictor
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
+    from shared.termination.drain import DrainStep
+    from shared.termination.eviction import Evictor
 
 
 class Terminator(Struct, kw_only=True):

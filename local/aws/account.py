@@ -82,7 +82,7 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
         "publicAccessCidrs": ["0.0.0.0/0"],
     }
     _node_role(cluster)
-    boto3.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String")
+    boto3.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String", Overwrite=True)
     amis.publish(region, version)
     return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
 
@@ -95,5 +95,7 @@ def _node_role(cluster: str) -> None:
     iam = boto3.client("iam")
     role = ROLE.format(cluster=cluster)
     iam.create_role(RoleName=role, AssumeRolePolicyDocument=_TRUST_POLICY)
+    if PROFILE in {profile["InstanceProfileName"] for profile in iam.list_instance_profiles()["InstanceProfiles"]}:
+        return  # of the cluster before
     iam.create_instance_profile(InstanceProfileName=PROFILE)
     iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=role)

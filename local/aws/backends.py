@@ -69,6 +69,13 @@ def autoscaling(region: str) -> Any:  # noqa: ANN401 - see the module
     return autoscaling_backends[ACCOUNT][region]
 
 
+def lambda_functions(region: str) -> Any:  # noqa: ANN401 - see the module
+    """Lambda's backend."""
+    from moto.awslambda.models import get_backend  # noqa: PLC0415 - the same
+
+    return get_backend(ACCOUNT, region)
+
+
 def s3() -> Any:  # noqa: ANN401 - see the module
     """S3's backend, one for all Regions."""
     from moto.s3.models import s3_backends  # noqa: PLC0415 - the same

@@ -44,7 +44,7 @@ class _CapturedOutput:
 
     def _take_over_loggers(self) -> None:
         """Let functions that were imported outside invocations log to this stream too: loggers keep the first one."""
-        for name in function_sizes.ALL:
+        for name in function_sizes.OF_ANY_MODE:
             for handler in logging.getLogger(name).handlers:
                 if type(handler) is logging.StreamHandler and handler.stream is not self:
                     handler.setStream(self)

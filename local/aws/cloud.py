@@ -22,13 +22,16 @@ from local.aws import account, amis, backends, moto_patches, pricing_api, stack
 from local.aws.account_settings import AccountSettings
 from local.aws.auto_scaling import answers, managed_node_groups
 from local.aws.auto_scaling.groups import AutoScalingGroups
+from local.aws.auto_scaling.managed_hooks import ManagedHooks
+from local.aws.auto_scaling.managed_node_groups import NODE_GROUP_TAG
 from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import CapacityReservations
-from local.aws.ec2_instances import Ec2Instances
+from local.aws.ec2_instances import INTERRUPTION, RECOMMENDATION, Ec2Instances
 from local.aws.event_buses import EventBuses
 from local.aws.eventual_consistency import EventualConsistency
 from local.aws.fleet import Fleets
+from local.aws.function_urls import FunctionUrls
 from local.aws.iam_enforcement import IamEnforcement, function_credentials
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
@@ -38,7 +41,7 @@ from local.faults import Faults
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
     from types import TracebackType
@@ -99,9 +102,12 @@ class Cloud:
         )
         self.account: account.Account
         self.auto_scaling: AutoScalingGroups
+        self.managed_hooks: ManagedHooks
+        self.stacks: tuple[stack.DeployedStack, ...]
         self.deployed: stack.DeployedStack
         self.fleets: Fleets
         self.functions: LambdaFunctions
+        self.function_urls: FunctionUrls
         self.event_buses: EventBuses
         self.queues: SqsQueues
 
@@ -142,6 +148,9 @@ class Cloud:
             self.auto_scaling = AutoScalingGroups(
                 region=self.region, now=self._now, fleet=self.fleets.launch, consistency=self.consistency
             )
+            self.managed_hooks = ManagedHooks(self.auto_scaling.hooks, now=self._now)
+            self.instances.observe(RECOMMENDATION, self.auto_scaling.rebalance_recommended)
+            self.instances.observe(INTERRUPTION, self._interrupted)
             moto_patches.install(
                 stack,
                 now=self._now,
@@ -180,19 +189,24 @@ class Cloud:
     def deploy(self, assembly: Path) -> stack.DeployedStack:
         """Deploy the cloud assembly, connect its functions, queues and rules, and enforce their roles.
 
+        Returns the stack; of several the last, which depends on the others.
+
         Raises:
             DeployError: CloudFormation didn't complete it.
         """
-        self.deployed = stack.deploy(assembly, region=self.region)
-        self.enforcement.enforce(self.deployed.role_names())
+        self.stacks = stack.deploy(assembly, region=self.region)
+        self.deployed = self.stacks[-1]
+        for deployed in self.stacks:
+            self.enforcement.enforce(deployed.role_names())
         self.functions = LambdaFunctions(
-            self.deployed.functions,
+            {arn: function for deployed in self.stacks for arn, function in deployed.functions.items()},
             region=self.region,
             now=self._now,
             sleep=self._sleep,
             faults=self.faults,
             concurrency=self._concurrency,
         )
+        self.function_urls = FunctionUrls(self.functions, self.deployed.function_urls, now=self._now)
         self.event_buses = EventBuses(region=self.region, now=self._now, functions=self.functions)
         self.queues = SqsQueues(
             self.deployed.event_source_mappings,
@@ -208,6 +222,14 @@ class Cloud:
         with self.lock:
             amis.publish(self.region, version)
             backends.eks(self.region).clusters[cluster].version = version
+
+    def _interrupted(self, instance_ids: Sequence[str]) -> None:
+        """Let EKS drain the nodes of managed node groups that are interrupted."""
+        lookup = self.enforcement.context.resources
+        for instance_id in instance_ids:
+            _, tags = lookup.auto_scaling_group(lookup.group_of_instance(instance_id))
+            if NODE_GROUP_TAG in tags:
+                self.managed_hooks.interrupted(instance_id)
 
     def dead_letters(self) -> list[Message]:
         """All messages in dead-letter queues, by queue and time."""
@@ -225,7 +247,7 @@ class Cloud:
 
     def actors(self) -> list[Actor]:
         """The actors to step, in order."""
-        on_moto = (_LockedActor(actor, self.lock) for actor in (self.instances, self.auto_scaling))
+        on_moto = (_LockedActor(actor, self.lock) for actor in (self.instances, self.auto_scaling, self.managed_hooks))
         return [*on_moto, self.event_buses, self.functions, self.queues]
 
 

@@ -42,6 +42,9 @@ it may not use."""
 NO_CAPACITY_AT_START = "Server.InsufficientInstanceCapacity", "Insufficient capacity to satisfy the instance request"
 """The state reason of an instance that is stopped again although StartInstances was answered."""
 _SPOT_TERMINATION = "Server.SpotInstanceTermination", "Spot instance termination"
+INTERRUPTION = "EC2 Spot Instance Interruption Warning"
+RECOMMENDATION = "EC2 Instance Rebalance Recommendation"
+"""The detail types of what EC2 announces."""
 FULFILLED, RECLAIMED, TERMINATED_BY_USER = "fulfilled", "instance-terminated-no-capacity", "instance-terminated-by-user"
 """Status codes of spot requests (EC2 User Guide, "Spot request status"); EC2 sets the second with the warning."""
 
@@ -77,6 +80,7 @@ class Ec2Instances:
         self._transitions: dict[str, tuple[datetime, str, Any]] = {}
         self._terminations: dict[str, datetime] = {}
         self._state_events: list[tuple[str, str]] = []
+        self._observers: list[tuple[str, Callable[[Sequence[str]], None]]] = []
         self._request_status: dict[str, str] = {}
         self._status_delayed_until: dict[str, datetime] = {}
         self.spot_status_delay = timedelta()
@@ -232,17 +236,24 @@ class Ec2Instances:
     def interrupt(self, instance_ids: list[str]) -> None:
         """Interrupt spot instances: the warning now, the termination in two minutes."""
         self.reclaim(instance_ids)
+        self._announce(INTERRUPTION, instance_ids)
         for instance_id in instance_ids:
-            self._put(
-                "EC2 Spot Instance Interruption Warning",
-                instance_id,
-                {"instance-id": instance_id, "instance-action": "terminate"},
-            )
+            self._put(INTERRUPTION, instance_id, {"instance-id": instance_id, "instance-action": "terminate"})
 
     def recommend_rebalance(self, instance_ids: list[str]) -> None:
         """Send rebalance recommendations for spot instances."""
+        self._announce(RECOMMENDATION, instance_ids)
         for instance_id in instance_ids:
-            self._put("EC2 Instance Rebalance Recommendation", instance_id, {"instance-id": instance_id})
+            self._put(RECOMMENDATION, instance_id, {"instance-id": instance_id})
+
+    def observe(self, announcement: str, observer: Callable[[Sequence[str]], None]) -> None:
+        """Notify an AWS service of the instances of every later announcement of this detail type."""
+        self._observers.append((announcement, observer))
+
+    def _announce(self, announcement: str, instance_ids: Sequence[str]) -> None:
+        for observed, observer in self._observers:
+            if observed == announcement:
+                observer(instance_ids)
 
     def step(self, now: datetime) -> bool:
         """Carry out the changes that are due."""

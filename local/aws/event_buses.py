@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from local.aws import backends, input_transformer, recursive_loops, schedule_expressions
-from local.aws.lambda_functions import send_dead_letter
+from local.aws import backends, dead_letters, input_transformer, recursive_loops, schedule_expressions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,12 +77,6 @@ class EventBuses:
         for rule in self._scheduled():
             self._next_runs.setdefault(rule.arn, schedule_expressions.after(rule.scheduled_expression, self._now()))
         return min((self._next_runs[rule.arn] for rule in self._scheduled()), default=None)
-
-    def run_schedule(self, rule_name: str) -> None:
-        """Run a schedule now, in addition to its own times."""
-        for rule in self._scheduled():
-            if rule.name == rule_name:
-                self._send(rule, self._scheduled_event(rule, self._now()))
 
     def _scheduled(self) -> list[Any]:
         return [
@@ -157,7 +150,7 @@ class EventBuses:
             with recursive_loops.new_chain():
                 backend.send_message(queue_name=name, message_body=body, group_id=delivery.group_id or None)
         elif delivery.dead_letter_arn:
-            send_dead_letter(self._region, delivery.dead_letter_arn, body, reason=f"no queue {name}")
+            dead_letters.send(self._region, delivery.dead_letter_arn, body, reason=f"no queue {name}")
 
 
 def _iso(time: datetime) -> str:

@@ -9,7 +9,17 @@ if TYPE_CHECKING:
 
     from local.aws.iam_context import CallContext, Params, Permission
 
-_READS = ("AutoScalingGroups", "AutoScalingInstances", "ScalingActivities", "Tags")
+_READS = ("AutoScalingGroups", "AutoScalingInstances", "ScalingActivities", "Tags", "LifecycleHooks", "WarmPool")
+
+_ON_GROUPS = (
+    "SetDesiredCapacity",
+    "PutLifecycleHook",
+    "DeleteLifecycleHook",
+    "CompleteLifecycleAction",
+    "RecordLifecycleActionHeartbeat",
+    "PutWarmPool",
+    "DeleteWarmPool",
+)
 
 
 def _on_group(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
@@ -46,7 +56,7 @@ WITHOUT_RESOURCE = frozenset(f"autoscaling:Describe{resources}" for resources in
 """Calls without resource-level permissions."""
 
 BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = {
-    "autoscaling:SetDesiredCapacity": _on_group("autoscaling:SetDesiredCapacity"),
+    **{f"autoscaling:{action}": _on_group(f"autoscaling:{action}") for action in _ON_GROUPS},
     "autoscaling:TerminateInstanceInAutoScalingGroup": _terminate,
     "eks:ListNodegroups": _list_node_groups,
     "eks:DescribeNodegroup": _describe_node_group,

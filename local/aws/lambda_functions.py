@@ -2,13 +2,15 @@
 
 An execution environment serves one invocation at a time and keeps its warm state; a crash or a timeout discards it.
 EventBridge invokes asynchronously: failures are retried after one and two minutes, then sent to the dead-letter queue.
-A function's output, with its logs and metrics, is part of the record.
+A function's output, with its logs and metrics, is part of the record. A function with a timeout of more than ten
+minutes spends most of it waiting, and runs only when what it waits for is there (long_invocations.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import importlib
 import io
 import json
@@ -23,10 +25,12 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from local.aws import backends, recursive_loops, struct_types
+from local.aws import dead_letters, recursive_loops, struct_types
 from local.aws.calls import CALLER
 from local.aws.captured_output import OUTPUT, captured_output
+from local.aws.invocation import Invocation, LambdaContext
 from local.aws.invocation_timeout import TIMEOUT, TimedOut, Timeout
+from local.aws.long_invocations import MIN_TIMEOUT, LongInvocation, LongInvocations, WorldEnded
 from local.faults import Crash
 from shared import runtime
 
@@ -39,64 +43,8 @@ if TYPE_CHECKING:
 
 _RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2))
 """Lambda's delays before it retries a failed asynchronous invocation."""
-_ENDS_OF_ENVIRONMENT = (Crash.__name__, TimedOut.__name__)
+_ENDS_OF_ENVIRONMENT = (Crash.__name__, TimedOut.__name__, WorldEnded.__name__)
 """Errors after which Lambda starts a new execution environment."""
-
-
-class LambdaContext:
-    """The context argument of a handler."""
-
-    def __init__(self, function: DeployedFunction, *, request_id: str, remaining: Callable[[], float]) -> None:
-        self.function_name = function.name
-        self.function_version = "$LATEST"
-        self.memory_limit_in_mb = function.memory_mib
-        self.invoked_function_arn = f"arn:aws:lambda:us-east-1:{backends.ACCOUNT}:function:{function.name}"
-        self.aws_request_id = request_id
-        self.log_group_name = f"/aws/lambda/{function.name}"
-        self.log_stream_name = "local"
-        self._remaining = remaining
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds of cluster time until the function's timeout."""
-        return max(0, int(self._remaining() * 1000))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Invocation:
-    """One finished invocation. ``latency`` in seconds of real time; ``result`` is the handler's return value."""
-
-    function: str
-    trigger: str
-    at: datetime
-    latency: float
-    request_id: str
-    ok: bool
-    error: str = ""
-    traceback: str = ""
-    result: Any = None
-    event: Any = None
-    cold: bool = False
-    output: str = ""
-
-    @property
-    def logs(self) -> tuple[dict[str, Any], ...]:
-        """The structured log lines, without metrics."""
-        return tuple(line for line in self._lines() if "_aws" not in line)
-
-    @property
-    def metrics(self) -> tuple[dict[str, Any], ...]:
-        """The metrics, in CloudWatch's embedded metric format."""
-        return tuple(line for line in self._lines() if "_aws" in line)
-
-    def _lines(self) -> list[dict[str, Any]]:
-        lines = []
-        for text in self.output.splitlines():
-            try:
-                line = json.loads(text)
-            except ValueError:
-                line = {"message": text}
-            lines.append(line if isinstance(line, dict) else {"message": text})
-        return lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +91,7 @@ class LambdaFunctions:
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[_ExecutionEnvironment]] = defaultdict(list)
         self._running: defaultdict[str, int] = defaultdict(int)
+        self._long = LongInvocations(now=now)
         self._queued: list[_AsyncInvocation] = []
         self._internal_errors: list[BaseException] = []
         self._observers: list[Callable[[Invocation], None]] = []
@@ -152,9 +101,13 @@ class LambdaFunctions:
 
     @property
     def running(self) -> int:
-        """The number of running invocations."""
+        """The number of running invocations, without those that wait."""
         with self._lock:
             return sum(self._running.values())
+
+    def waiting_caches(self, function: str) -> list[dict[str, Any]]:
+        """The caches (``Runtime.cache``) of the function's invocations that wait."""
+        return self._long.caches(self.named(function).name)
 
     def observe(self, observer: Callable[[Invocation], None]) -> None:
         """Notify the observer of every later invocation when it ends, in its thread."""
@@ -173,11 +126,24 @@ class LambdaFunctions:
 
     def may_start(self, function: str) -> bool:
         """Whether the concurrency limits of the function and of this world allow another invocation."""
+        with self._lock:
+            free = sum(self._running.values()) < self._concurrency
+        return free and not self.is_throttled(function)
+
+    def is_throttled(self, function: str) -> bool:
+        """Whether the function's invocations take its whole reserved concurrency."""
         name = self.named(function).name
         reserved = self._functions[name].reserved_concurrency
         with self._lock:
-            free = sum(self._running.values()) < self._concurrency
-            return free and (reserved is None or self._running[name] < reserved)
+            return reserved is not None and self._running[name] + self._long.count(name) >= reserved
+
+    def _take_environment(self, name: str) -> _ExecutionEnvironment:
+        return self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment()
+
+    def _is_held_back(self, name: str) -> bool:
+        """Whether invocations that wait take the whole reserved concurrency."""
+        reserved = self._functions[name].reserved_concurrency
+        return reserved is not None and self._long.count(name) >= reserved
 
     def start(
         self,
@@ -196,9 +162,18 @@ class LambdaFunctions:
         if not self._functions[name].allows_recursion and recursive_loops.is_loop(name, lineage):
             done(self._drop(name, event, trigger))
             return
+        own_lineage = recursive_loops.extended(name, lineage)
+        if self._functions[name].timeout > MIN_TIMEOUT:
+            with self._lock:
+                environment = self._take_environment(name)
+            self._long.start(
+                name,
+                environment.warm,
+                lambda own: self._run_in(environment, name, event, trigger, done, own_lineage, long=own),
+            )
+            return
         with self._lock:
             self._running[name] += 1
-        own_lineage = recursive_loops.extended(name, lineage)
         if self._pool is None:
             self._run(name, event, trigger, done, own_lineage)
         else:
@@ -234,7 +209,7 @@ class LambdaFunctions:
         """Start the queued invocations that are due and allowed."""
         if self._internal_errors:
             raise self._internal_errors[0]
-        did = False
+        did = self._long.step(now)
         for queued in self._due(now):
             if not self.may_start(queued.function):
                 continue
@@ -250,12 +225,15 @@ class LambdaFunctions:
         return did
 
     def due(self) -> datetime | None:
-        """When the next queued invocation is due."""
+        """When the next queued invocation is due, or one that waits."""
         with self._lock:
-            return min((queued.at for queued in self._queued), default=None)
+            queued = [item.at for item in self._queued if not self._is_held_back(item.function)]
+        waiting = self._long.due()
+        return min((*queued, *([waiting] if waiting is not None else ())), default=None)
 
     def close(self) -> None:
-        """Wait for running invocations and stop the threads."""
+        """Wait for running invocations, end those that wait, and stop the threads."""
+        self._long.close()
         if self._pool is not None:
             self._pool.shutdown(wait=True)
 
@@ -266,7 +244,7 @@ class LambdaFunctions:
     def _handle_result(self, queued: _AsyncInvocation, record: Invocation) -> None:
         if record.ok:
             return
-        if queued.attempt < len(_RETRY_DELAYS):
+        if queued.attempt < min(self._functions[queued.function].retries, len(_RETRY_DELAYS)):
             retry = _AsyncInvocation(
                 function=queued.function,
                 event=queued.event,
@@ -278,9 +256,12 @@ class LambdaFunctions:
             with self._lock:
                 self._queued.append(retry)
             return
-        target = self._functions[queued.function].dead_letter_arn or queued.dead_letter_arn
-        if target:
-            send_dead_letter(self._region, target, json.dumps(queued.event), reason=record.error)
+        function = self._functions[queued.function]
+        if function.failure_destination:
+            body = json.dumps(dead_letters.failure_record(function.arn, record, attempts=queued.attempt + 1))
+            dead_letters.send(self._region, function.failure_destination, body, reason="")
+        elif target := function.dead_letter_arn or queued.dead_letter_arn:
+            dead_letters.send(self._region, target, json.dumps(queued.event), reason=record.error)
 
     def _collect_error(self, future: Any) -> None:  # noqa: ANN401 - concurrent.futures.Future of nothing
         error = future.exception()
@@ -297,6 +278,7 @@ class LambdaFunctions:
             ok=False,
             error=f"{recursive_loops.ERROR}: more than {recursive_loops.MAX_INVOCATIONS} invocations in one chain",
             event=event,
+            function_name=name,
         )
         self.recursive_invocations_dropped.append(dropped)
         return dropped
@@ -310,22 +292,35 @@ class LambdaFunctions:
         lineage: Lineage,
     ) -> None:
         with self._lock:
-            environment = self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment()
+            environment = self._take_environment(name)
         try:
-            # A context of its own: context variables that are set for a handler end with it.
-            context = contextvars.copy_context()
-            context.run(recursive_loops.LINEAGE.set, lineage)
-            record = context.run(self._handle, self._functions[name], environment, event, trigger)
-            if record.ok or not record.error.startswith(_ENDS_OF_ENVIRONMENT):
-                with self._lock:
-                    self._idle[name].append(environment)
-            self.invocations.append(record)
-            for observer in self._observers:
-                observer(record)
-            done(record)
+            self._run_in(environment, name, event, trigger, done, lineage)
         finally:
             with self._lock:
                 self._running[name] -= 1
+
+    def _run_in(
+        self,
+        environment: _ExecutionEnvironment,
+        name: str,
+        event: Any,  # noqa: ANN401 - the same
+        trigger: str,
+        done: Callable[[Invocation], None],
+        lineage: Lineage,
+        *,
+        long: LongInvocation | None = None,
+    ) -> None:
+        # A context of its own: context variables that are set for a handler end with it.
+        context = contextvars.copy_context()
+        context.run(recursive_loops.LINEAGE.set, lineage)
+        record = context.run(self._handle, self._functions[name], environment, event, trigger, long)
+        if record.ok or not record.error.startswith(_ENDS_OF_ENVIRONMENT):
+            with self._lock:
+                self._idle[name].append(environment)
+        self.invocations.append(record)
+        for observer in self._observers:
+            observer(record)
+        done(record)
 
     def _handle(
         self,
@@ -333,6 +328,7 @@ class LambdaFunctions:
         environment: _ExecutionEnvironment,
         event: Any,  # noqa: ANN401 - an event is any JSON
         trigger: str,
+        long: LongInvocation | None,
     ) -> Invocation:
         at = self._now()
         timeout = Timeout(seconds=function.timeout, at=at, now=self._now, sleep=self._sleep)
@@ -342,10 +338,16 @@ class LambdaFunctions:
             request_id=request_id,
             remaining=lambda: timeout.remaining,
         )
-        own = runtime.Runtime(environ=function.environ, now=self._now, sleep=timeout.wait, cache=environment.warm)
+        own = runtime.Runtime(
+            environ=function.environ,
+            now=self._now,
+            sleep=timeout.wait,
+            wait=functools.partial(long.wait, timeout) if long is not None else _wait_alone,
+            cache=environment.warm,
+        )
         output = io.StringIO()
         OUTPUT.set(output)
-        CALLER.set(function.short_name)
+        CALLER.set(function.caller)
         TIMEOUT.set(timeout)
         cold, environment.used = not environment.used, True
         error = trace = ""
@@ -363,7 +365,7 @@ class LambdaFunctions:
                 result = getattr(importlib.import_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))
                 timeout.check()
-        except (Exception, Crash, TimedOut) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
+        except (Exception, Crash, TimedOut, WorldEnded) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
             error = f"{type(raised).__name__}: {raised}"
             trace = traceback.format_exc()
         return Invocation(
@@ -379,17 +381,9 @@ class LambdaFunctions:
             event=event,
             cold=cold,
             output=output.getvalue(),
+            function_name=function.name,
         )
 
 
-def send_dead_letter(region: str, queue_arn: str, body: str, *, reason: str) -> None:
-    """Send a message to a dead-letter queue, with the reason as an attribute."""
-    backend = backends.sqs(region)
-    name = queue_arn.rsplit(":", 1)[-1]
-    backend.send_message(
-        queue_name=name,
-        message_body=body,
-        message_attributes={"reason": {"DataType": "String", "StringValue": reason[:1024] or "unknown"}},
-        group_id="dead" if name.endswith(".fifo") else None,
-        deduplication_id=str(uuid.uuid4()) if name.endswith(".fifo") else None,
-    )
+def _wait_alone(changed: threading.Event, seconds: float) -> None:
+    raise NotImplementedError(f"only functions with a timeout of more than {MIN_TIMEOUT} s may wait for changes")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from local.aws.lambda_functions import Invocation, LambdaFunctions
+    from local.aws.invocation import Invocation
+    from local.aws.lambda_functions import LambdaFunctions
     from local.aws.stack import EventSourceMapping
 
 _STANDARD_CONCURRENCY = 2

@@ -7,6 +7,7 @@ code in the assets is not run, the checkout's is, so each asset is a small place
 from __future__ import annotations
 
 import contextlib
+import graphlib
 import io
 import json
 import logging
@@ -14,11 +15,12 @@ import warnings
 import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.exceptions import ClientError
 
-from local.aws import backends
+from local.aws import backends, function_url_resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,7 +44,8 @@ class DeployedFunction:
     """A deployed Lambda function.
 
     ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit; ``allows_recursion`` tells whether
-    RecursiveLoop is Allow.
+    RecursiveLoop is Allow; ``retries`` are those of an asynchronous invocation, after which a record of it goes to the
+    queue ``failure_destination`` (an ARN).
     """
 
     name: str
@@ -55,6 +58,16 @@ class DeployedFunction:
     dead_letter_arn: str
     role_arn: str = ""
     allows_recursion: bool = False
+    retries: int = 2
+    arn: str = ""
+    failure_destination: str = ""
+    stack: str = ""
+    """The name of its stack if there are several; "" for the only one."""
+
+    @property
+    def caller(self) -> str:
+        """As whom it calls AWS and Kubernetes."""
+        return caller(self.short_name, self.stack)
 
     @property
     def short_name(self) -> str:
@@ -89,6 +102,14 @@ class DeployedStack:
     event_source_mappings: tuple[EventSourceMapping, ...]
     physical_ids: Mapping[str, str]
     outputs: Mapping[str, str] = field(default_factory=dict)
+    is_only: bool = True
+    function_urls: Mapping[str, str] = field(default_factory=dict)
+    """The functions' names by the hosts of their URLs."""
+
+    @property
+    def relay_caller(self) -> str:
+        """As whom the relay's pod calls AWS."""
+        return caller("relay", "" if self.is_only else self.stack)
 
     def logical_ids(self, kind: str) -> tuple[str, ...]:
         """The logical ids of the resources of a type, such as ``AWS::SQS::Queue``."""
@@ -97,10 +118,10 @@ class DeployedStack:
     def role_names(self) -> dict[str, str]:
         """The names of the roles that the stack creates for its functions and the relay, by caller."""
         created = {self.physical_ids[id_] for id_ in self.logical_ids("AWS::IAM::Role")}
-        role_arns = {function.short_name: function.role_arn for function in self.functions.values()}
+        role_arns = {function.caller: function.role_arn for function in self.functions.values()}
         if _RELAY_ROLE in self.outputs:
-            role_arns["relay"] = self.outputs[_RELAY_ROLE]
-        return {caller: role for caller, arn in role_arns.items() if (role := arn.rsplit("/", 1)[-1]) in created}
+            role_arns[self.relay_caller] = self.outputs[_RELAY_ROLE]
+        return {name: role for name, arn in role_arns.items() if (role := arn.rsplit("/", 1)[-1]) in created}
 
     def kubernetes_groups(self) -> dict[str, tuple[str, ...]]:
         """The Kubernetes groups of each role that has an access entry, by the role's name."""
@@ -119,28 +140,45 @@ class DeployedStack:
         raise KeyError(short_name)
 
 
-def deploy(assembly: Path, *, region: str) -> DeployedStack:
-    """Deploy the assembly's only stack and resolve its resources.
+def caller(name: str, stack: str) -> str:
+    """As whom a function or relay calls AWS and Kubernetes; the stack's name tells those of several stacks apart."""
+    return f"{name}-{stack}" if stack else name
+
+
+def deploy(assembly: Path, *, region: str) -> tuple[DeployedStack, ...]:
+    """Deploy the assembly's stacks, each after those that it depends on, and resolve their resources.
 
     Raises:
-        DeployError: CloudFormation didn't complete it.
+        DeployError: CloudFormation didn't complete one of them.
     """
-    stack, artifact = _stack_of(json.loads((assembly / "manifest.json").read_text()))
+    artifacts = _stacks_of(json.loads((assembly / "manifest.json").read_text()))
+    bucket = _STAGING.format(region=region)
+    if region == _REGION_WITHOUT_CONSTRAINT:
+        boto3.client("s3").create_bucket(Bucket=bucket)
+    else:
+        configuration: Any = {"LocationConstraint": region}
+        boto3.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration=configuration)
+    is_only = len(artifacts) == 1
+    return tuple(
+        _deploy_stack(assembly, stack, artifact, region=region, is_only=is_only)
+        for stack, artifact in artifacts.items()
+    )
+
+
+def _deploy_stack(
+    assembly: Path, stack: str, artifact: Mapping[str, Any], *, region: str, is_only: bool
+) -> DeployedStack:
     properties = artifact["properties"]
     template_text = (assembly / properties["templateFile"]).read_text()
     template = json.loads(template_text)
     bucket = _STAGING.format(region=region)
     s3 = boto3.client("s3")
-    if region == _REGION_WITHOUT_CONSTRAINT:
-        s3.create_bucket(Bucket=bucket)
-    else:
-        configuration: Any = {"LocationConstraint": region}
-        s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=configuration)
     code = _archive()
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
             s3.put_object(Bucket=bucket, Key=resource["Properties"]["Code"]["S3Key"], Body=code)
     s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
+    function_url_resource.support()
     cloudformation = boto3.client("cloudformation")
     try:
         with _without_moto_warnings():
@@ -166,7 +204,7 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
             for item in page["StackResourceSummaries"]
         }
     _set_queue_policies(template, physical_ids, region)
-    functions = _functions(template, physical_ids)
+    functions = _functions(template, physical_ids, region=region, stack="" if is_only else stack)
     return DeployedStack(
         stack=stack,
         template=template,
@@ -174,6 +212,8 @@ def deploy(assembly: Path, *, region: str) -> DeployedStack:
         event_source_mappings=_event_source_mappings(region),
         physical_ids=physical_ids,
         outputs={output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])},
+        is_only=is_only,
+        function_urls=_function_urls(functions),
     )
 
 
@@ -191,15 +231,13 @@ def _without_moto_warnings() -> Iterator[None]:
         log.setLevel(level)
 
 
-def _stack_of(manifest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    stacks = {
-        str(artifact["properties"].get("stackName", name)): artifact
-        for name, artifact in manifest["artifacts"].items()
-        if artifact["type"] == "aws:cloudformation:stack"
-    }
-    if len(stacks) != 1:
-        raise DeployError(f"expected one stack in the assembly, not {sorted(stacks)}")
-    return next(iter(stacks.items()))
+def _stacks_of(manifest: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The stacks' artifacts by name, in an order in which they can be deployed."""
+    artifacts = {n: a for n, a in manifest["artifacts"].items() if a["type"] == "aws:cloudformation:stack"}
+    order = graphlib.TopologicalSorter(
+        {name: artifacts.keys() & set(artifact.get("dependencies", ())) for name, artifact in artifacts.items()}
+    )
+    return {str(artifacts[name]["properties"].get("stackName", name)): artifacts[name] for name in order.static_order()}
 
 
 def _archive() -> bytes:
@@ -209,7 +247,9 @@ def _archive() -> bytes:
     return buffer.getvalue()
 
 
-def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> dict[str, DeployedFunction]:
+def _functions(
+    template: Mapping[str, Any], physical_ids: Mapping[str, str], *, region: str, stack: str
+) -> dict[str, DeployedFunction]:
     client = boto3.client("lambda")
     logical = {name: id_ for id_, name in physical_ids.items()}
     functions = {}
@@ -231,32 +271,64 @@ def _functions(template: Mapping[str, Any], physical_ids: Mapping[str, str]) -> 
                 dead_letter_arn=str(item.get("DeadLetterConfig", {}).get("TargetArn", "")),
                 role_arn=item["Role"],
                 allows_recursion=properties.get("RecursiveLoop") == "Allow",
+                retries=int(_on_failure(template, logical_id).get("MaximumRetryAttempts", 2)),
+                arn=item["FunctionArn"],
+                failure_destination=_failure_destination(template, physical_ids, region, logical_id),
+                stack=stack,
             )
     return functions
 
 
+def _function_urls(functions: Mapping[str, DeployedFunction]) -> dict[str, str]:
+    client = boto3.client("lambda")
+    urls = {}
+    for function in functions.values():
+        with contextlib.suppress(client.exceptions.ResourceNotFoundException):
+            url = client.get_function_url_config(FunctionName=function.name)["FunctionUrl"]
+            urls[urlsplit(url).netloc] = function.name
+    return urls
+
+
+def _on_failure(template: Mapping[str, Any], function: str) -> Mapping[str, Any]:
+    """What Lambda does with a failed asynchronous invocation of the function; empty without a configuration."""
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::EventInvokeConfig":
+            properties: Mapping[str, Any] = resource["Properties"]
+            if properties["FunctionName"] == {"Ref": function}:
+                return properties
+    return {}
+
+
+def _failure_destination(
+    template: Mapping[str, Any], physical_ids: Mapping[str, str], region: str, function: str
+) -> str:
+    destination = _on_failure(template, function).get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
+    return str(_resolved(destination, physical_ids, region)) if destination is not None else ""
+
+
+def _resolved(value: Any, physical_ids: Mapping[str, str], region: str) -> Any:  # noqa: ANN401 (any part of a template)
+    """The value with references to pseudo parameters, and to queues of the template."""
+    pseudo = {"AWS::AccountId": backends.ACCOUNT, "AWS::Partition": "aws", "AWS::Region": region}
+    match value:
+        case {"Ref": str(name)}:
+            return pseudo.get(name) or physical_ids[name]
+        case {"Fn::GetAtt": [str(name), "Arn"]}:
+            return f"arn:aws:sqs:{region}:{backends.ACCOUNT}:{physical_ids[name].rsplit('/', 1)[-1]}"
+        case {"Fn::Join": [str(separator), list(parts)]}:
+            return separator.join(_resolved(part, physical_ids, region) for part in parts)
+        case dict():
+            return {key: _resolved(element, physical_ids, region) for key, element in value.items()}
+        case list():
+            return [_resolved(element, physical_ids, region) for element in value]
+    return value
+
+
 def _set_queue_policies(template: Mapping[str, Any], physical_ids: Mapping[str, str], region: str) -> None:
     """Give the queues the policies of the template, which moto passes over."""
-    pseudo = {"AWS::AccountId": backends.ACCOUNT, "AWS::Partition": "aws", "AWS::Region": region}
-
-    def resolved(value: Any) -> Any:  # noqa: ANN401 (any part of a template)
-        match value:
-            case {"Ref": str(name)}:
-                return pseudo.get(name) or physical_ids[name]
-            case {"Fn::GetAtt": [str(name), "Arn"]}:
-                return f"arn:aws:sqs:{region}:{backends.ACCOUNT}:{physical_ids[name].rsplit('/', 1)[-1]}"
-            case {"Fn::Join": [str(separator), list(parts)]}:
-                return separator.join(resolved(part) for part in parts)
-            case dict():
-                return {key: resolved(element) for key, element in value.items()}
-            case list():
-                return [resolved(element) for element in value]
-        return value
-
     sqs = boto3.client("sqs")
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::SQS::QueuePolicy":
-            policy = json.dumps(resolved(resource["Properties"]["PolicyDocument"]))
+            policy = json.dumps(_resolved(resource["Properties"]["PolicyDocument"], physical_ids, region))
             for queue in resource["Properties"]["Queues"]:
                 sqs.set_queue_attributes(QueueUrl=physical_ids[queue["Ref"]], Attributes={"Policy": policy})
 

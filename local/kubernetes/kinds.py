@@ -121,6 +121,10 @@ CUSTOM_RESOURCE_DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False,
     short_names=("crd", "crds"), categories=("api-extensions",), subresources=_STATUS, tracks_generation=True,
 )  # fmt: skip
+VALIDATING_WEBHOOK_CONFIGURATIONS = Kind(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration",
+    namespaced=False, categories=("api-extensions",), tracks_generation=True,
+)  # fmt: skip
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
     namespaced=False, short_names=("pc",), tracks_generation=True,
@@ -141,6 +145,6 @@ BUILT_IN: tuple[Kind, ...] = (
     PERSISTENT_VOLUME_CLAIMS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, STATEFUL_SETS, CONTROLLER_REVISIONS, JOBS,
     CRON_JOBS, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS, POD_DISRUPTION_BUDGETS, LEASES,
     CUSTOM_RESOURCE_DEFINITIONS, PRIORITY_CLASSES, RUNTIME_CLASSES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES,
-    ROLE_BINDINGS, NETWORK_POLICIES,
+    ROLE_BINDINGS, NETWORK_POLICIES, VALIDATING_WEBHOOK_CONFIGURATIONS,
 )  # fmt: skip
 """All built-in kinds, core group first, in the order of discovery."""

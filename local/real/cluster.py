@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from local.actor import Actor
     from local.aws.stack import DeployedStack
+    from local.kubernetes.registry.admission_webhooks import Call
     from local.kubernetes.registry.store import Store
     from local.real.recording import Recording
 
@@ -123,6 +124,10 @@ class RealControlPlane:
     def denied_requests(self) -> list[str]:
         """The requests so far that were answered with 403, one text each."""
         return self.log.denied()
+
+    def call_webhooks(self, call: Call) -> None:
+        """Not supported: the API server only calls URLs by TLS, and the functions' URLs exist in this process only."""
+        raise NotImplementedError("a real control plane can't call a function of this process: leave relay=webhook out")
 
     def kubeconfig(self) -> str:
         """The text of an administrator's kubeconfig."""

@@ -35,12 +35,12 @@ _SOURCES = (
 )
 
 
-def restore(bucket: str, *, cluster: str, region: str, seed: int, now: datetime) -> bool:
+def restore(bucket: str, *, region: str, seed: int, now: datetime) -> bool:
     """Store the cached catalog in the bucket, as the catalog function does. False if none is cached."""
     cached = load(region=region, seed=seed, now=now)
     if cached is None:
         return False
-    catalog_store.save(boto3.client("s3"), bucket, cluster, cached)
+    catalog_store.save(boto3.client("s3"), bucket, cached)
     return True
 
 
@@ -67,9 +67,9 @@ def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceT
     return fetched
 
 
-def save_stored(bucket: str, *, cluster: str, region: str, seed: int) -> None:
+def save_stored(bucket: str, *, region: str, seed: int) -> None:
     """Cache the catalog that the catalog function stored in the bucket."""
-    body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.key(cluster))["Body"].read()
+    body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.KEY)["Body"].read()
     save(catalog.decode(body), region=region, seed=seed)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from local.clock import Clock
     from local.faults import Faults
     from local.kubernetes.apiserver.http import Request, Response
+    from local.kubernetes.registry.admission_webhooks import Call
     from shared.cluster.client import Client
 
 
@@ -60,6 +61,10 @@ class ControlPlane(Protocol):
 
     def kubeconfig(self) -> str:
         """The text of an administrator's kubeconfig."""
+        ...
+
+    def call_webhooks(self, call: Call) -> None:
+        """Call admission webhooks from now on, by ``call``."""
         ...
 
 
@@ -120,6 +125,10 @@ class EmbeddedControlPlane:
     def kubeconfig(self) -> str:
         """The text of an administrator's kubeconfig."""
         return self._server.kubeconfig(ADMIN_TOKEN)
+
+    def call_webhooks(self, call: Call) -> None:
+        """Call admission webhooks from now on, by ``call``."""
+        self.store.webhooks.call = call
 
     def _respond(self, request: Request) -> Response:
         return self._server.api.respond(request)

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from local.aws import amis
 from local.kubelets.machine import Machine
+from shared.api import labels
 from shared.instance_types import hardware
 
 if TYPE_CHECKING:
@@ -46,6 +47,24 @@ class Ec2Machines:
         if instance.id not in self._machines:
             self._machines[instance.id] = machine_of(instance)
         return self._machines[instance.id]
+
+
+class MachinesOfCluster:
+    """The machines whose instances have a cluster's tag, where several clusters are in one account."""
+
+    def __init__(self, instances: Ec2Instances, cluster: str) -> None:
+        self._machines = Ec2Machines(instances)
+        self._instances = instances
+        self._tag = labels.CLUSTER_TAG.format(cluster=cluster)
+
+    def running(self) -> Sequence[Machine]:
+        """As :meth:`Ec2Machines.running`."""
+        own = {i.id for i in self._instances.running.values() if self._tag in {tag["key"] for tag in i.get_tags()}}
+        return [machine for machine in self._machines.running() if machine.instance_id in own]
+
+    def is_stopped(self, instance_id: str) -> bool:
+        """As :meth:`Ec2Machines.is_stopped`."""
+        return self._machines.is_stopped(instance_id)
 
 
 class MachinesOfThread:

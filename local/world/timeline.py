@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from local.aws.calls import Call
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
     from local.kubernetes.objects import Change
 
 EventType = Literal[

@@ -1,7 +1,7 @@
 """A whole cluster with Tenon in it, in one process: the demo and the end-to-end tests run it.
 
-It joins the local AWS, the API server, the cluster's controllers, the kubelets and the relay to actors of one event
-loop.
+It joins the local AWS, the API server, the cluster's controllers, the kubelets and, where it is a pod, the relay to
+actors of one event loop.
 """
 
 from __future__ import annotations
@@ -12,27 +12,25 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import boto3
-
 from infra import assembly, cluster_manifests, stack_options
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
-from local.aws.iam_enforcement import credentials
 from local.clock import Clock, RealTimeClock
 from local.faults import Faults
 from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.world import catalog_cache, foreign_objects
+from local.world import catalog_cache, foreign_objects, relays, webhook_calls
 from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Machines, MachinesOfThread
 from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
 from local.world.kubernetes_faults import kubernetes_client_crashes
+from local.world.managed_node_drains import ManagedNodeDrains
 from local.world.options import Options
 from local.world.quiescence import ActivityMonitor, unfinished
 from local.world.timeline import Timeline
-from relay.relay import Relay
+from local.world.world_errors import DeniedRequestsError, DroppedInvocationsError
 from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
@@ -43,18 +41,10 @@ if TYPE_CHECKING:
     from local.aws.sqs_queues import Message
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
+    from relay.relay import Relay
     from shared.cluster.resources import Resource
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-_RELAY_MAX_BACKOFF_SECONDS = 0.05
-
-
-class DeniedRequestsError(RuntimeError):
-    """A function or the relay sent requests that its role or its RBAC rules don't allow; the text lists them."""
-
-
-class DroppedInvocationsError(RuntimeError):
-    """Lambda's recursive loop detection dropped invocations; the text lists them."""
 
 
 class World:
@@ -85,7 +75,8 @@ class World:
         self._expected_drops = 0
         self._loop: EventLoop
         self.aws: Cloud
-        self.relay: Relay
+        self.relay: Relay | None = None
+        """The relay if it is a pod, which then runs in this process; None if it is a function."""
         self.kubelets: Sequence[Kubelets]
 
     # Start and end
@@ -106,6 +97,7 @@ class World:
                     concurrency=self.options.function_concurrency,
                 )
             )
+            self.aws.managed_hooks.drain = ManagedNodeDrains(self.store)
             self.options.apply_to(self.aws)
             stack.enter_context(kubernetes_client_crashes(self.faults))
             self._deploy()
@@ -135,15 +127,20 @@ class World:
             "bundle": "source",
             "clusterSide": "printed",
             "nodeRoles": ROLE.format(cluster=self.cluster),
-            **self.options.context,
+            # Every metric is written, so that tests see them.
+            "observability": "full",
+            "relay": "pod",
+            **webhook_calls.with_digest(self.options.context),
         }
+        self._has_relay_pod = context["relay"] == "pod"
         stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
         self.control_plane.authenticate_functions(stack)
         for observer in (self.timeline, self._activity):
             self.aws.calls.observe(observer.call)
         self.aws.functions.observe(self.timeline.invocation)
-        access = cluster_manifests.access(stack_options.parse(context, cluster=self.cluster).functions)
-        self.apply([*cluster_manifests.kinds(), *access, *cluster_manifests.relay_access()])
+        self.apply(cluster_manifests.access_of(stack_options.parse(context, cluster=self.cluster)))
+        self.apply([*cluster_manifests.kinds(), *(cluster_manifests.relay_access() if self._has_relay_pod else ())])
+        self.apply(webhook_calls.begin(self.aws, self.control_plane, sleep=self.clock.sleep))
         # The store of a real cluster sees the changes of a kind from its first read on.
         _ = self.nodes(), self.pods(), self.claims()
         if self.options.foreign_objects:
@@ -157,9 +154,9 @@ class World:
     def _fill_catalog(self) -> None:
         bucket = self.aws.deployed.function("catalog").environ["TENON_CATALOG_BUCKET"]
         now = self.clock.now()
-        if not catalog_cache.restore(bucket, cluster=self.cluster, region=self.region, seed=self.seed, now=now):
+        if not catalog_cache.restore(bucket, region=self.region, seed=self.seed, now=now):
             self.refresh_catalog()
-            catalog_cache.save_stored(bucket, cluster=self.cluster, region=self.region, seed=self.seed)
+            catalog_cache.save_stored(bucket, region=self.region, seed=self.seed)
 
     def _start_loop(self, stack: contextlib.ExitStack) -> None:
         cluster = ClusterInfo(
@@ -171,23 +168,16 @@ class World:
             region=self.region,
         )
         self.kubelets = self._make_kubelets(cluster)
-        client = self.control_plane.relay_client()
-        stack.callback(client.close)
-        key = credentials("relay")
-        self.relay = Relay(
-            client,
-            boto3.client("events", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key),
-            bus=cluster_manifests.bus_name(self.cluster),
-            cluster=self.cluster,
-            now=self.clock.now,
-            max_backoff=_RELAY_MAX_BACKOFF_SECONDS,
-            on_change=self._wake_loop,
-        )
+        if self._has_relay_pod:
+            self.relay = relays.pod(
+                stack, self.control_plane, cluster=self.cluster, now=self.clock.now, wake=self._wake_loop
+            )
         in_real_time = self.control_plane.in_real_time
         for kubelets in self.kubelets if in_real_time else ():
             stack.enter_context(BackgroundLoop(self.clock, [kubelets]))
         stepped = () if in_real_time else self.kubelets
-        actors = [*self.control_plane.controllers(), *stepped, self.relay, *self.aws.actors()]
+        pods = () if self.relay is None else (self.relay,)
+        actors = [*self.control_plane.controllers(), *stepped, *pods, *self.aws.actors()]
         self._loop = EventLoop(
             self.clock,
             actors,
@@ -197,8 +187,9 @@ class World:
             unfinished=lambda: unfinished(self.store),
             skips_waiting=not in_real_time,
         )
-        self.relay.start()
-        stack.callback(self.relay.stop)
+        for relay in pods:
+            relay.start()
+            stack.callback(relay.stop)
 
     def _make_kubelets(self, cluster: ClusterInfo) -> list[Kubelets]:
         """The kubelets of all machines; in real time in several threads, so that none waits for another's requests."""
@@ -260,13 +251,20 @@ class World:
         """When something other than leases, events and heartbeats last changed in the cluster or on EC2."""
         return self._activity.last
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the relay, if there is one, watches; a function's first invocation is at the first whole minute."""
+        return self.relay is not None or relays.is_function_settled(self.aws.functions)
+
     def _wake_loop(self) -> None:
         self._loop.wake()
 
     def _is_busy(self) -> bool:
         if self.control_plane.in_real_time:
             return False  # the loop doesn't need to know that nothing can happen before it skips time
-        return bool(self.aws.functions.running) or not self.relay.has_observed(self._version_of)
+        running = relays.of_function(self.aws.functions) if self.relay is None else [self.relay]
+        has_observed = all(relay.has_observed(self._version_of) for relay in running)
+        return bool(self.aws.functions.running) or not has_observed
 
     def _version_of(self, resource: Resource) -> int:
         try:

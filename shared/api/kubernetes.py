@@ -181,12 +181,31 @@ class EphemeralVolumeSource(Struct):
     volume_claim_template: EphemeralTemplate | None = None
 
 
+class EmptyDir(Struct):
+    """A folder of the node, or of its memory, that lives as long as the pod."""
+
+    medium: str = ""
+
+
+class HostPath(Struct):
+    """A path of the node."""
+
+    path: str = ""
+
+
 class Volume(Struct):
-    """A pod's volume, where it can restrict the pod's nodes."""
+    """A pod's volume, where it ties the pod to nodes."""
 
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether data on the node would be lost with the pod."""
+        return self.host_path is not None or (self.empty_dir is not None and self.empty_dir.medium != "Memory")
 
 
 class SchedulingGate(Struct):

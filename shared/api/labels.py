@@ -6,6 +6,10 @@ Karpenter's names are unchanged, because they are its API. Names that Karpenter 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # --- Kubernetes ---
 ARCH = "kubernetes.io/arch"
@@ -126,6 +130,15 @@ EVENT_UNTIL = "tenon.sh/event-until"
 LAUNCH_SECONDS = "tenon.sh/launch-seconds"
 """Annotation on a NodePool: how long its nodes take from the NodeClaim to initialization."""
 
+PAUSED = "tenon.sh/paused"
+"""Annotation on a NodePool or the cluster's Lease: "true", or the RFC 3339 time until which it is paused."""
+PAUSED_REASON = "tenon.sh/paused-reason"
+"""Annotation beside it: why."""
+PAUSED_BY = "tenon.sh/paused-by"
+"""Annotation beside it: the user who paused it."""
+PAUSED_AT = "tenon.sh/paused-at"
+"""Annotation beside it: since when (RFC 3339)."""
+
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node
 (:mod:`shared.api.standby`). Label on its node while it takes no pods."""
@@ -172,6 +185,17 @@ CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 def normalize_key(key: str) -> str:
     """The current key of an alias; other keys are unchanged."""
     return ALIASES.get(key, key)
+
+
+EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+"""The label of nodes of EKS managed node groups, instead of Karpenter's: SPOT or ON_DEMAND."""
+
+
+def offering_key(labels: Mapping[str, str]) -> tuple[str, str, str]:
+    """Instance type, zone and capacity type by the labels of a node or NodeClaim; empty where a label is missing."""
+    eks_capacity_type = labels.get(EKS_CAPACITY_TYPE, "").lower().replace("_", "-")
+    capacity_type = labels.get(CAPACITY_TYPE) or eks_capacity_type or ON_DEMAND
+    return labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -7,9 +7,13 @@ objects are patched and never replaced.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, NewType, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, NewType, dataclass_transform
 
 import msgspec
+from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 EventReason = NewType("EventReason", str)
 """Marks the reason of an event that isn't a literal where the event is recorded, for the events reference."""
@@ -122,6 +126,12 @@ class ObjectRef(Struct):
     def __str__(self) -> str:
         """Kind and name: ``Pod default/web-1``."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def annotated(metadata: ObjectMeta, annotations: Mapping[str, str | None]) -> ObjectMeta:
+    """The metadata with these annotations; None removes one."""
+    after = {**metadata.annotations, **annotations}
+    return replace(metadata, annotations={name: text for name, text in after.items() if text is not None})
 
 
 def namespaced_key(metadata: ObjectMeta) -> str:

@@ -23,6 +23,11 @@ from shared.api.nodeclass import EC2NodeClass, Kubelet
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodePool"
+NODE_GROUP_KIND = "NodeGroup"
+"""The kind of the NodePools that stand for node groups in decisions (:mod:`shared.node_groups.group_pools`). No object
+has it."""
+NODE_GROUP_PREFIX = "node-group/"
+"""What their names begin with; names of NodePools can't contain it."""
 
 POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 REASONS = ("Underutilized", "Empty", "Drifted")
@@ -205,6 +210,19 @@ class NodePool(NamedObject):
     def ref(self) -> ObjectRef:
         """The object as the user wrote it."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+
+def node_group_of(pool_name: str) -> str:
+    """The node group that a NodePool of this name stands for in decisions; "" if it is a NodePool."""
+    return pool_name.removeprefix(NODE_GROUP_PREFIX) if pool_name.startswith(NODE_GROUP_PREFIX) else ""
+
+
+def pool_title(*pool_names: str) -> str:
+    """What users call them: ``NodePool a``, ``NodePools a, b``, ``node group c``, in that order."""
+    pools = [name for name in pool_names if not node_group_of(name)]
+    groups = [group for name in pool_names if (group := node_group_of(name))]
+    titles = (("NodePool", pools), ("node group", groups))
+    return " and ".join(f"{kind}{'s' if len(own) > 1 else ''} {', '.join(own)}" for kind, own in titles if own)
 
 
 def node_class_for(pool: NodePool, node_class: EC2NodeClass) -> EC2NodeClass:

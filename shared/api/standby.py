@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import condition
+from shared.api.meta import annotated, condition
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -90,6 +90,4 @@ def with_annotations(claim: NodeClaim, annotations: Mapping[str, str | None], *,
     """The NodeClaim with these annotations (None: without), if it still is in the expected state; else as it is."""
     if standby_state(claim) != expected:
         return claim
-    after = {**claim.metadata.annotations, **annotations}
-    kept = {key: value for key, value in after.items() if value is not None}
-    return replace(claim, metadata=replace(claim.metadata, annotations=kept))
+    return replace(claim, metadata=annotated(claim.metadata, annotations))

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from kubernetes.client.configuration import Configuration
 
 from shared import aws, runtime
-from shared.cluster.client import Client
+from shared.cluster.client import ATTEMPTS, Client
 from shared.cluster.eks_token import TokenSource
 
 if TYPE_CHECKING:
@@ -89,16 +89,16 @@ def _info(name: str, description: ClusterTypeDef) -> ClusterInfo:
     )
 
 
-def connect(settings: Settings) -> Client:
-    """The client of the function's cluster, created once per process.
+def connect(settings: Settings, *, attempts: int = ATTEMPTS) -> Client:
+    """The client of the function's cluster, created once per process. ``attempts`` are those of a request.
 
     Raises:
         ClusterError: the cluster doesn't exist, or has no endpoint yet.
     """
-    return runtime.current().cached("cluster:client", lambda: _create_client(settings.cluster_name))
+    return runtime.current().cached("cluster:client", lambda: _create_client(settings.cluster_name, attempts))
 
 
-def _create_client(name: str) -> Client:
+def _create_client(name: str, attempts: int) -> Client:
     info = describe(aws.eks(), name)
     session = boto3.Session()
     source = TokenSource(
@@ -107,12 +107,13 @@ def _create_client(name: str) -> Client:
         cluster=name,
         now=lambda: runtime.current().now(),
     )
-    return to_server(info.endpoint, base64.b64decode(info.certificate_authority).decode(), source)
+    authority = base64.b64decode(info.certificate_authority).decode()
+    return to_server(info.endpoint, authority, source, attempts=attempts)
 
 
-def to_server(endpoint: str, authority: str, token: Callable[[], str]) -> Client:
+def to_server(endpoint: str, authority: str, token: Callable[[], str], *, attempts: int = ATTEMPTS) -> Client:
     """A client of any API server; ``authority`` is PEM, ``token`` is called before each request."""
-    return Client(configuration(endpoint, authority, token))
+    return Client(configuration(endpoint, authority, token), attempts=attempts)
 
 
 def configuration(endpoint: str, authority: str, token: Callable[[], str]) -> Configuration:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 NAMESPACE = "kube-system"
+RELAY_LEASE = "tenon-relay"
+"""The Lease of the relay function (functions/relay), which needs a right to it by name."""
 DURATION = timedelta(seconds=60)
 """Longer than a decision takes, and short enough to wait for after a crash."""
 
@@ -102,6 +104,8 @@ class Lease:
         self._duration = duration
         self._renewed = renewed
         self.holder = holder
+        self.annotations = held.metadata.annotations
+        """Those that the lease had when it was acquired. Who changes them meanwhile, ends this decision."""
         self.repeat_requested = _repeat_requested(held)
         """The request to run once more that the lease had when it was acquired, "" for none."""
 
@@ -114,7 +118,7 @@ class Lease:
         """Renew the lease for another ``duration``: call it before writing.
 
         Raises:
-            LeaseLostError: it expired, or has another holder.
+            LeaseLostError: it expired, has another holder, or was changed, such as by a pause of the cluster.
         """
         now = self._now()
         if now >= self.until:
@@ -125,7 +129,9 @@ class Lease:
                 {"metadata": {"resourceVersion": self._version}, "spec": {"renewTime": micro_time(now)}},
             )
         except (ConflictError, NotFoundError) as error:
-            raise LeaseLostError("another function acquired the lease before the decision was written") from error
+            raise LeaseLostError(
+                "another function acquired the lease before the decision was written, or it was changed"
+            ) from error
         self._version = msgspec.json.decode(stored, type=LeaseObject).metadata.resource_version
         self._renewed = now
 
@@ -139,8 +145,11 @@ class Lease:
                     "spec": {"holderIdentity": "", "renewTime": micro_time(self._now())},
                 },
             )
-        except (ConflictError, NotFoundError):
-            _log.info("%s released no lease: another function has acquired it", self.holder)
+        except ConflictError:
+            if _release(self._client, self._path, self.holder) is None:
+                _log.info("%s released no lease: another function has acquired it", self.holder)
+        except NotFoundError:
+            _log.info("%s released no lease: it is gone", self.holder)
         except ApiError as error:
             _log.warning("releasing the lease failed; it expires by itself: %s", error)
 
@@ -205,7 +214,7 @@ def run_exclusively(
         try:
             action()
         finally:
-            requested = _release(client, name, holder)
+            requested = _release(client, LEASES.path(name, namespace=NAMESPACE), holder)
         ran = True
         if requested in {None, lease.repeat_requested} or now() >= end:
             break
@@ -223,12 +232,11 @@ def _request_repeat(client: Client, name: str, *, holder: str, now: Callable[[],
     return bool(stored.spec.holder_identity)
 
 
-def _release(client: Client, name: str, holder: str) -> str | None:
+def _release(client: Client, path: str, holder: str) -> str | None:
     """Release the lease; the last request to run once more, None if the lease has another holder or can't be written.
 
-    A request changes the resourceVersion of a held lease, so the lease is read again.
+    A request, or a pause of the cluster, changes the resourceVersion of a held lease, so the lease is read again.
     """
-    path = LEASES.path(name, namespace=NAMESPACE)
     try:
         for _ in range(_RELEASE_ATTEMPTS):
             lease = msgspec.json.decode(client.get(path), type=LeaseObject)

@@ -45,6 +45,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 PODS = Resource(plural="pods", kind="Pod", namespaced=True)
 NODES = Resource(plural="nodes", kind="Node")
 NAMESPACES = Resource(plural="namespaces", kind="Namespace")
+CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", namespaced=True)
 LIMIT_RANGES = Resource(plural="limitranges", kind="LimitRange", namespaced=True)
 EVENTS = Resource(plural="events", kind="Event", namespaced=True)
 PERSISTENT_VOLUMES = Resource(plural="persistentvolumes", kind="PersistentVolume")

@@ -141,10 +141,13 @@ def read_snapshot(client: Client, *, now: datetime, leaving: Collection[str] | N
     Raises:
         ApiError: the API server can't be read.
     """
+    return cached_reader(client).read(now, leaving)
+
+
+def cached_reader(client: Client) -> SnapshotReader:
+    """The reader of this process, which has its pods already."""
     reader = runtime.current().cached("cluster:reader", lambda: SnapshotReader(client))
-    if reader.client is not client:
-        reader = SnapshotReader(client)
-    return reader.read(now, leaving)
+    return reader if reader.client is client else SnapshotReader(client)
 
 
 def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> ObjectList[T]:

@@ -15,6 +15,7 @@ from shared.api.cron import CronError, active
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
+from shared.api.pause import paused_pools
 from shared.disruption.command import Blocker
 from shared.disruption.disruption_queue import is_queued
 
@@ -28,7 +29,9 @@ _PERCENT = 100
 
 
 def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
-    """How many more of the pool's nodes may be disrupted now for that reason; 0 or more."""
+    """How many more of the pool's nodes may be disrupted now for that reason; 0 or more, and 0 while it is paused."""
+    if paused_pools((pool,), snapshot.pause, now=now):
+        return 0
     disrupting_nodes = {
         c.status.node_name for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None or is_queued(c)
     }

@@ -15,7 +15,6 @@ import numpy as np
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
 from shared.disruption.disruption_cost import RESTART_COST, pod_disruption_cost
-from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import instance_type_arrays
 from shared.scheduling.state.state_nodes import build_state_nodes
 
@@ -92,8 +91,7 @@ def _free_resources(
 
     The room of CapacityBuffers isn't available: pods may take it, but it is bought again.
     """
-    daemons = daemon_set_pods(state.snapshot)
-    state_nodes = build_state_nodes(state.snapshot, state.instance_types, daemons, state.disrupting_nodes).nodes
+    state_nodes = build_state_nodes(state.snapshot, state.instance_types, state.disrupting_nodes).nodes
     nodes = [n for n in state_nodes if n.initialized]
     free = np.array([[n.available.get(r, 0) for r in resources] for n in nodes], np.int64).reshape(-1, len(resources))
     for i, node in enumerate(nodes):

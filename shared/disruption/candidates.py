@@ -77,10 +77,10 @@ def initialized_nodes(state: DisruptionState) -> Iterator[tuple[NodeClaim, Node]
 
 
 def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
-    """All candidates, sorted by claim, blocked ones too."""
+    """All candidates, sorted by claim, blocked ones too; none of paused NodePools."""
     for claim, node in initialized_nodes(state):
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
-        if pool is None or pool.metadata.deletion_timestamp is not None:
+        if pool is None or pool.metadata.deletion_timestamp is not None or pool.name in state.paused:
             continue
         pods = state.pods.get(node.metadata.name, ())
         yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))

@@ -102,9 +102,11 @@ class BlockedCandidate:
 class MethodResult:
     """The commands to execute now, and the candidates that are blocked.
 
-    ``requeue_at`` is when the next candidate becomes due (None: none is waiting).
+    ``requeue_at`` is when the next candidate becomes due (None: none is waiting). ``next_savings_at`` is when
+    consolidation would find something at the earliest, in a cluster that doesn't change (None: it isn't known).
     """
 
     commands: tuple[Command, ...] = ()
     blocked: tuple[BlockedCandidate, ...] = ()
     requeue_at: datetime | None = None
+    next_savings_at: datetime | None = None

@@ -41,13 +41,17 @@ _PRICE_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """The command for the best set, its net savings, and how many sets were evaluated."""
+    """The command for the best set, its net savings, and how many sets were evaluated.
+
+    The other fields are those of :class:`~shared.disruption.command.MethodResult`.
+    """
 
     command: Command | None = None
     net_savings: NetSavings = NO_SAVINGS
     evaluated: int = 0
     blocked: tuple[BlockedCandidate, ...] = ()
     requeue_at: datetime | None = None
+    next_savings_at: datetime | None = None
 
 
 def due_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
@@ -85,8 +89,9 @@ def search(
         matrix=consolidation.matrix,
         deletion_values=consolidation.deletion_values if _has_evidence(state, candidates) else None,
     )
+    is_stopped = False
     for rows in candidate_sets(budgeted, lambda: consolidation.best, consolidation.blockers.keys):
-        if should_stop():
+        if is_stopped := should_stop():
             break
         if consolidation.evaluate(rows) and on_improvement is not None:
             on_improvement(consolidation.net_savings)
@@ -96,6 +101,7 @@ def search(
         evaluated=len(consolidation.evaluated),
         blocked=(*blocked, *consolidation.blocked_candidates),
         requeue_at=requeue_at,
+        next_savings_at=None if is_stopped else state.now + consolidation.time_until_savings,
     )
 
 
@@ -127,7 +133,9 @@ def compute(state: DisruptionState, budgets: BudgetTracker, should_stop: Callabl
     """The best command there is time to find."""
     result = search(state, budgets, should_stop)
     if result.command is None:
-        return MethodResult(blocked=result.blocked, requeue_at=result.requeue_at)
+        return MethodResult(
+            blocked=result.blocked, requeue_at=result.requeue_at, next_savings_at=result.next_savings_at
+        )
     pools = {c.name: c.pool.name for c in dynamic_candidates(state)}
     for node in result.command.nodes:
         budgets.consume(pools[node])

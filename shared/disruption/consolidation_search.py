@@ -13,11 +13,18 @@ import numpy as np
 from shared.api import labels as names
 from shared.disruption import price_filter
 from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command
-from shared.disruption.savings import MIN_PRICE_IMPROVEMENT, NO_SAVINGS, ConsolidationOption, combined_duration
+from shared.disruption.savings import (
+    MAX_TIME_UNTIL_SAVINGS,
+    MIN_PRICE_IMPROVEMENT,
+    NO_SAVINGS,
+    ConsolidationOption,
+    combined_duration,
+)
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from numpy.typing import NDArray
 
@@ -49,6 +56,8 @@ class ConsolidationSearch:
     evaluated: set[tuple[int, ...]] = field(default_factory=set)
     blockers: dict[int, Blocker] = field(default_factory=dict)
     unprofitable: dict[int, BlockedCandidate] = field(default_factory=dict)
+    time_until_savings: timedelta = MAX_TIME_UNTIL_SAVINGS
+    """How long none of the evaluated sets pays back: expected savings last longer with time."""
 
     def evaluate(self, rows: Sequence[int]) -> bool:
         """Simulate removing these candidates; whether that is the best set so far."""
@@ -71,6 +80,7 @@ class ConsolidationSearch:
         option = self._option(key, planned)
         net_savings = option.net_savings
         if net_savings == NO_SAVINGS:
+            self.time_until_savings = min(self.time_until_savings, option.time_until_savings)
             return self._reject(key, option, option.blocker)
         replacements = affordable_replacements(self.state, [self.candidates[i] for i in key], planned, option.price)
         if replacements is None:

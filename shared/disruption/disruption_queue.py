@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.api import nodeclaim
-from shared.api.meta import is_true, with_condition
+from shared.api.meta import annotated, is_true, with_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,8 +88,7 @@ def replacement_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
 
 def with_queue_entry(claim: NodeClaim, entry: QueueEntry) -> NodeClaim:
     """The claim with the queue entry in its annotation."""
-    annotations = {**claim.metadata.annotations, QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()}
-    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    return replace(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()}))
 
 
 def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datetime) -> NodeClaim:
@@ -107,8 +106,7 @@ def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datet
 
 def without_queue_entry(claim: NodeClaim) -> NodeClaim:
     """The claim without the annotation."""
-    annotations = {k: v for k, v in claim.metadata.annotations.items() if k != QUEUE_ANNOTATION}
-    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    return replace(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: None}))
 
 
 def without_disruption_condition(claim: NodeClaim) -> NodeClaim:

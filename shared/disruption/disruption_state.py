@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.api.pause import paused_pools
 from shared.api.pods import is_daemon, is_mirror, is_terminal
 from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.api.pause import Pause
     from shared.cloud_provider import InstanceNetwork
     from shared.disruption.command import MethodResult
     from shared.disruption.savings_evidence import SavingsEvidence
@@ -68,6 +70,11 @@ class DisruptionState:
     def pools(self) -> Mapping[str, NodePool]:
         """The valid pools, by name."""
         return {p.name: p for p in self.snapshot.node_pools}
+
+    @cached_property
+    def paused(self) -> Mapping[str, Pause]:
+        """The pauses of NodePools, by name: none of their nodes is disrupted."""
+        return paused_pools(self.snapshot.node_pools, self.snapshot.pause, now=self.now)
 
     @cached_property
     def pods(self) -> Mapping[str, tuple[Pod, ...]]:

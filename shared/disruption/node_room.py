@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api.kubernetes import RESIZE_PENDING
 from shared.api.meta import condition
+from shared.api.pause import paused_pools
 from shared.api.pods import (
     controller,
     is_daemon,
@@ -119,6 +120,8 @@ def node_blocker(node: Node, claim: NodeClaim, pool: NodePool, *, now: datetime)
     for owner in (node, claim):
         if is_protected(owner.metadata.annotations, since=owner.metadata.creation_timestamp, now=now):
             return f"{owner.kind} {owner.metadata.name} has annotation {names.DO_NOT_DISRUPT}"
+    for pause in paused_pools((pool,), None, now=now).values():
+        return pause.message
     if is_frozen(pool, now=now):
         return f"the disruption budgets of NodePool {pool.name} allow no disruption now"
     return ""

@@ -35,6 +35,7 @@ MIN_BALANCED_RATIO = 0.5
 """``consolidationPolicy: Balanced``: the share of the pools' price that is saved must be at least half the share of
 their disruption cost that is spent. Source: Karpenter's Balanced policy."""
 _HOUR = timedelta(hours=1)
+MAX_TIME_UNTIL_SAVINGS = timedelta(days=1)
 
 
 class NetSavings(NamedTuple):
@@ -94,6 +95,14 @@ class ConsolidationOption:
             if usd > 0:
                 return NetSavings(is_short_term, usd)
         return NO_SAVINGS
+
+    @property
+    def time_until_savings(self) -> timedelta:
+        """How long there are no net savings, up to the maximum: no duration grows faster than time passes."""
+        if self._rule_violation():
+            return MAX_TIME_UNTIL_SAVINGS
+        hours = self._cost / self.savings - max(self.duration)
+        return _HOUR * min(max(hours, 0.0), MAX_TIME_UNTIL_SAVINGS / _HOUR)
 
     @property
     def blocker(self) -> Blocker:

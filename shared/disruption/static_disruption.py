@@ -49,6 +49,8 @@ def surplus_claims(state: DisruptionState) -> tuple[NodeClaim, ...]:
     replaced = replaced_claims(state.snapshot.node_claims)
     surplus: list[NodeClaim] = []
     for pool in static_pools(state.snapshot):
+        if pool.name in state.paused:
+            continue
         claims = active_claims(pool, state.snapshot, replaced)
         ordered = sorted(claims, key=lambda c: (ranks.get(c.name, _NO_NODE), -(state.price(c) or 0.0), c.name))
         count = max(0, len(claims) - (pool.spec.replicas or 0))

@@ -1,10 +1,12 @@
-"""Machines that die at boot: why, and how long their NodePool launches nothing with that node class.
+"""The circuit breaker of launches: machines that die at boot or never join, and launches that EC2 refuses.
 
 EC2 answers CreateFleet before an instance boots, so a key that it may not use, or a broken snapshot, shows only as the
 ``StateReason`` of an instance that was terminated before its node registered. Launching again at once would launch,
 and bill, an instance each few seconds. So a NodePool waits after such a failure, twice as long after each, up to
-:data:`MAX_WAIT`; then one NodeClaim is launched, until one registers. The failures are in DynamoDB, as unavailable
-offerings are: losing them costs a few launches.
+:data:`MAX_WAIT`; then one NodeClaim is launched, until one registers. So it does when a machine never joins, or a
+launch is refused for good, and no other of the NodePool has joined since. Where several node classes fail and nothing
+joins, all NodePools wait. Lack of capacity is no failure. The failures are in DynamoDB, as unavailable offerings are:
+losing them costs a few launches.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from shared import dynamodb_rows
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
+from shared.cloud_provider import instance_id
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -35,8 +38,13 @@ MAX_WAIT = timedelta(minutes=15)
 MEMORY = timedelta(hours=1)
 """How long after its wait a failure is remembered: the next one within that time doubles the wait."""
 BOOT_FAILED = EventReason("BootFailed")
+REGISTRATION_TIMEOUT = EventReason("RegistrationTimeout")
+LAUNCH_TIMEOUT = EventReason("LaunchTimeout")
+"""The codes of machines that never joined, and of launches that were refused until their time-out."""
 
 _PARTITION = "boot-failure"
+_CLUSTER_WIDE = 2
+"""From so many failing node classes on, the cause isn't a node class."""
 _CAPACITY = "Server.InsufficientInstanceCapacity"
 _TERMINATED_BY_OTHERS = frozenset(
     {
@@ -56,7 +64,8 @@ _KMS_GRANTS = "kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKe
 class BootFailure(Struct, kw_only=True):
     """The last failures of one NodePool with one node class.
 
-    ``code`` and ``message`` are EC2's StateReason, ``count`` is how many failures came one after the other.
+    ``code`` and ``message`` are EC2's StateReason, or say why the NodeClaim was given up. ``count`` is how many
+    failures came one after the other.
     """
 
     node_pool: str
@@ -84,25 +93,63 @@ def lacked_capacity(instance: Instance) -> bool:
 
 
 def remember(dynamodb: DynamoDBClient, table: str, claim: NodeClaim, instance: Instance, *, now: datetime) -> None:
+    """Remember that the claim's instance failed at boot.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    _remember(dynamodb, table, claim, instance.id, (instance.state_reason, instance.state_message), now=now)
+
+
+def remember_timeout(
+    dynamodb: DynamoDBClient, table: str, claim: NodeClaim, claims: Iterable[NodeClaim], message: str, *, now: datetime
+) -> None:
+    """Remember that the claim is given up as its machine never joined or its launch was refused.
+
+    Not if one of ``claims`` of its NodePool and node class has joined since it was created, nor if its launch wasn't
+    refused: EC2 throttled it, or its NodePool waits.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
+    if launched is None or launched.status == "Unknown":
+        return
+    created = claim.metadata.creation_timestamp or now
+    joined_at = _joined_at(claims).get(_key(claim))
+    if joined_at is not None and joined_at >= created:
+        return
+    code = REGISTRATION_TIMEOUT if launched.status == "True" else LAUNCH_TIMEOUT
+    subject = instance_id(claim.status.provider_id) or claim.name
+    _remember(dynamodb, table, claim, subject, (code, message), now=now)
+
+
+def row_key(pool: str, node_class: str) -> dict[str, dict[str, str]]:
+    """The key of a failure's row: without the row, the circuit breaker is closed."""
+    return {"pk": {"S": _PARTITION}, "sk": {"S": f"{pool}/{node_class}"}}
+
+
+def _remember(
+    dynamodb: DynamoDBClient, table: str, claim: NodeClaim, subject: str, why: tuple[str, str], *, now: datetime
+) -> None:
     """Remember a failure. Failures while the NodePool waits, of one launch's other instances, don't double the wait.
 
     Raises:
         ClientError: DynamoDB failed.
     """
-    pool, node_class = claim.metadata.labels.get(names.NODEPOOL, ""), claim.spec.node_class_ref.name
+    pool, node_class = _key(claim)
     before = current(dynamodb, table, now=now).get((pool, node_class))
-    if before is not None and (now < before.retry_at or before.instance_id == instance.id):
+    if before is not None and (now < before.retry_at or before.instance_id == subject):
         return
     count = before.count + 1 if before is not None else 1
     retry_at = now + min(FIRST_WAIT * 2 ** (count - 1), MAX_WAIT)
     dynamodb.put_item(
         TableName=table,
         Item={
-            "pk": {"S": _PARTITION},
-            "sk": {"S": f"{pool}/{node_class}"},
-            "instance": {"S": instance.id},
-            "code": {"S": instance.state_reason},
-            "message": {"S": instance.state_message},
+            **row_key(pool, node_class),
+            "instance": {"S": subject},
+            "code": {"S": why[0]},
+            "message": {"S": why[1]},
             "count": {"N": str(count)},
             "failed": {"N": str(int(now.timestamp()))},
             "retry": {"N": str(int(retry_at.timestamp()))},
@@ -137,24 +184,44 @@ def unresolved(
     failures: Mapping[tuple[str, str], BootFailure], claims: Iterable[NodeClaim]
 ) -> dict[tuple[str, str], BootFailure]:
     """The failures after which no NodeClaim of the same NodePool and node class has registered."""
-    registered_at: dict[tuple[str, str], datetime] = {}
-    for claim in claims if failures else ():
+    joined_at = _joined_at(claims if failures else ())
+    return {
+        key: failure for key, failure in failures.items() if key not in joined_at or joined_at[key] <= failure.failed_at
+    }
+
+
+def cluster_wide(
+    open_breakers: Mapping[tuple[str, str], BootFailure], claims: Iterable[NodeClaim]
+) -> BootFailure | None:
+    """The failure whose retry comes first, if several node classes fail and nothing has joined since the first did."""
+    if len({node_class for _, node_class in open_breakers}) < _CLUSTER_WIDE:
+        return None
+    first = min(failure.failed_at for failure in open_breakers.values())
+    if any(at > first for at in _joined_at(claims).values()):
+        return None
+    return min(open_breakers.values(), key=lambda failure: failure.retry_at)
+
+
+def _joined_at(claims: Iterable[NodeClaim]) -> dict[tuple[str, str], datetime]:
+    """When the last node registered, by NodePool and node class."""
+    joined_at: dict[tuple[str, str], datetime] = {}
+    for claim in claims:
         registered = condition(claim.status.conditions, nodeclaim.REGISTERED)
         if registered is None or registered.status != "True" or registered.last_transition_time is None:
             continue
-        key = claim.metadata.labels.get(names.NODEPOOL, ""), claim.spec.node_class_ref.name
-        registered_at[key] = max(
-            registered.last_transition_time, registered_at.get(key, registered.last_transition_time)
-        )
-    return {
-        key: failure
-        for key, failure in failures.items()
-        if key not in registered_at or registered_at[key] <= failure.failed_at
-    }
+        key = _key(claim)
+        joined_at[key] = max(registered.last_transition_time, joined_at.get(key, registered.last_transition_time))
+    return joined_at
+
+
+def _key(claim: NodeClaim) -> tuple[str, str]:
+    return claim.metadata.labels.get(names.NODEPOOL, ""), claim.spec.node_class_ref.name
 
 
 def explain(failure: BootFailure, node_class: EC2NodeClass | None) -> str:
     """One sentence for users; for a key that EC2 can't use, with the key and the missing grant."""
+    if failure.code in {REGISTRATION_TIMEOUT, LAUNCH_TIMEOUT}:
+        return failure.message
     text = f"instance {failure.instance_id} was terminated at boot ({failure.code})"
     mappings = node_class.spec.block_device_mappings if node_class is not None else ()
     keys = sorted({m.ebs.kms_key_id for m in mappings if m.ebs is not None and m.ebs.kms_key_id})
@@ -176,15 +243,33 @@ def hold(
     now: datetime,
 ) -> ResolvedNodePools:
     """The pools without instance types where a failed boot is waited for; those on trial are in ``on_trial``."""
-    instance_types, not_ready = dict(resolved.instance_types), dict(resolved.not_ready)
+    reasons: dict[str, str] = {}
     on_trial = set()
-    for (pool, class_name), failure in unresolved(failures, snapshot.node_claims).items():
-        node_class = resolved.node_classes.get(pool)
-        if node_class is None or node_class.name != class_name:
+    open_breakers = unresolved(failures, snapshot.node_claims)
+    classes = {pool: node_class.name for pool, node_class in resolved.node_classes.items()}
+    everywhere = cluster_wide(open_breakers, snapshot.node_claims)
+    for pool, class_name in classes.items():
+        failure = open_breakers.get((pool, class_name), everywhere)
+        if failure is None:
             continue
         if now >= failure.retry_at:
             on_trial.add(pool)
-            continue
-        instance_types[pool] = ()
-        not_ready[pool] = f"{explain(failure, node_class)}; launches are tried again at {failure.retry_at:%H:%M:%S} UTC"
-    return replace(resolved, instance_types=instance_types, not_ready=not_ready, on_trial=frozenset(on_trial))
+        else:
+            reasons[pool] = paused_message(failure, resolved.node_classes[pool], now=now)
+    return replace(
+        resolved,
+        instance_types={**resolved.instance_types, **dict.fromkeys(reasons, ())},
+        not_ready={**resolved.not_ready, **reasons},
+        on_trial=frozenset(on_trial),
+        trial_in_cluster=everywhere is not None,
+    )
+
+
+def paused_message(failure: BootFailure, node_class: EC2NodeClass | None, *, now: datetime) -> str:
+    """Why launches are paused, and when one is tried; one sentence for users."""
+    own = node_class is not None and node_class.name == failure.node_class
+    text = explain(failure, node_class if own else None)
+    subject = "" if own else f"launches of several node classes fail, such as of NodePool {failure.node_pool}: "
+    if now >= failure.retry_at:
+        return f"{subject}{text}; one launch is tried until a node joins"
+    return f"{subject}{text}; launches are tried again at {failure.retry_at:%H:%M:%S} UTC"

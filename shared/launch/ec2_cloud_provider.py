@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared import aws
+from shared.api.labels import PAUSED
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
 from shared.struct import Struct
@@ -76,7 +77,12 @@ class EC2CloudProvider(Struct, kw_only=True):
             claims=snapshot.node_claims,
         )
         failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
-        return boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved
+        resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved
+        if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
+            return resolved
+        from shared.api.pause import paused_pools  # noqa: PLC0415 (rarely needed)
+
+        return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=now))
 
     def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
         """Launch the NodeClaims by CreateFleet, and remember the offerings that had no capacity.

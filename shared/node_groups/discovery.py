@@ -6,32 +6,68 @@ Auto-discovery is Cluster Autoscaler's: a group with both tags ``k8s.io/cluster-
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from shared.node_groups.descriptions import AutoScalingGroup, ManagedNodeGroup
 from shared.node_groups.node_group import ENABLED_TAG, TAG, node_group
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from shared.node_groups.node_group import NodeGroup
 
 Client = Any
 """A boto3 client."""
+_DETAILS_TTL = timedelta(minutes=5)
+"""Managed node groups' labels and taints and launch templates change seldom, and EKS allows few calls."""
 
 
-def discover(cluster: str, *, autoscaling: Client, ec2: Client, eks: Client) -> tuple[NodeGroup, ...]:
-    """The cluster's node groups, by name.
+class Details(Struct):
+    """What is read of groups beside Auto Scaling's own description: managed node groups by group, and templates."""
+
+    managed: Mapping[str, ManagedNodeGroup]
+    template_types: Mapping[str, tuple[str, bool]]
+
+
+DetailsCache = dict[tuple[str, frozenset[tuple[str, str]]], tuple[datetime, Details]]
+"""By cluster, groups and launch templates: when they were read, and what."""
+
+
+def discover(
+    cluster: str,
+    *,
+    autoscaling: Client,
+    ec2: Client,
+    eks: Client,
+    now: datetime | None = None,
+    cache: DetailsCache | None = None,
+) -> tuple[NodeGroup, ...]:
+    """The cluster's node groups, by name. With ``cache`` their details are up to five minutes old.
 
     Raises:
         ClientError, BotoCoreError: AWS refuses a call.
     """
     groups = _auto_scaling_groups(cluster, autoscaling)
-    managed = {name: group for group in _managed(cluster, eks) for name in group.auto_scaling_groups}
-    types = _template_types(ec2, groups)
-    node_groups = (node_group(group, managed.get(group.auto_scaling_group_name), types) for group in groups)
+    if not groups:
+        return ()
+    key = (cluster, frozenset((g.auto_scaling_group_name, g.template_key) for g in groups))
+    cached = cache.get(key) if cache is not None else None
+    if cached is not None and now is not None and now - cached[0] < _DETAILS_TTL:
+        details = cached[1]
+    else:
+        managed = {name: group for group in _managed(cluster, eks) for name in group.auto_scaling_groups}
+        details = Details(managed, _template_types(ec2, groups))
+        if cache is not None and now is not None:
+            cache.clear()
+            cache[key] = (now, details)
+    node_groups = (
+        node_group(group, details.managed.get(group.auto_scaling_group_name), details.template_types)
+        for group in groups
+    )
     return tuple(sorted(node_groups, key=lambda group: group.name))
 
 
@@ -41,6 +77,16 @@ def _auto_scaling_groups(cluster: str, autoscaling: Client) -> tuple[AutoScaling
     pages = autoscaling.get_paginator("describe_auto_scaling_groups").paginate(Filters=filters)
     described = (msgspec.convert(raw, AutoScalingGroup) for page in pages for raw in page["AutoScalingGroups"])
     return tuple(group for group in described if {ENABLED_TAG, f"{TAG}{cluster}"} <= {tag.key for tag in group.tags})
+
+
+def describe(autoscaling: Client, name: str) -> AutoScalingGroup | None:
+    """The Auto Scaling group of that name as it is now; None if there is none.
+
+    Raises:
+        ClientError, BotoCoreError: AWS refuses the call.
+    """
+    answer = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])
+    return next((msgspec.convert(raw, AutoScalingGroup) for raw in answer["AutoScalingGroups"]), None)
 
 
 def _managed(cluster: str, eks: Client) -> Iterable[ManagedNodeGroup]:

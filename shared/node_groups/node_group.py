@@ -6,7 +6,6 @@ of a group, and EKS's own description of a managed node group comes before them.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -14,6 +13,7 @@ from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import EFFECTS, Taint
 from shared.api.quantity import QuantityError, parse_resources
 from shared.cloud_provider import provider_id
+from shared.node_groups.options import parse_share
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ _THRESHOLD, _UNNEEDED, _UNREADY = (
     f"{_OPTION}scaledown{option}" for option in ("utilizationthreshold", "unneededtime", "unreadytime")
 )
 MANAGED_LABEL = "eks.amazonaws.com/nodegroup"
-MANAGED_CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
+_WARMED = "Warmed:"
+"""The states of instances in a warm pool begin with it: they are neither asked for nor nodes."""
 _EKS_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
-_SHARE = re.compile(r"0(\.\d{1,6})?|1(\.0{1,6})?")
-_PERMILLE = 1000
 
 
 class GroupInstance(Struct, kw_only=True):
@@ -55,6 +54,16 @@ class GroupInstance(Struct, kw_only=True):
     def in_service(self) -> bool:
         """Whether the group counts it as running."""
         return self.state == "InService"
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether it counts towards the desired capacity and is, or becomes, a node."""
+        return is_expected(self.state)
+
+
+def is_expected(state: str) -> bool:
+    """Whether an instance in this lifecycle state counts towards the desired capacity and is, or becomes, a node."""
+    return state == "InService" or state.startswith("Pending")
 
 
 class ScaleDownOptions(Struct, kw_only=True):
@@ -129,6 +138,7 @@ def node_group(
                 id=i.instance_id, zone=i.availability_zone, instance_type=i.instance_type, state=i.lifecycle_state
             )
             for i in described.instances
+            if not i.lifecycle_state.startswith(_WARMED)
         ),
         problems=(
             *taint_problems,
@@ -153,7 +163,7 @@ def _labels(tags: Mapping[str, str], managed: ManagedNodeGroup | None) -> dict[s
     labels = {key.removeprefix(_LABEL): value for key, value in tags.items() if key.startswith(_LABEL)}
     if managed is None:
         return labels
-    own = {MANAGED_LABEL: managed.nodegroup_name, MANAGED_CAPACITY_LABEL: managed.capacity_type}
+    own = {MANAGED_LABEL: managed.nodegroup_name, names.EKS_CAPACITY_TYPE: managed.capacity_type}
     return {**labels, **managed.labels, **own}
 
 
@@ -201,12 +211,14 @@ def _scale_down(tags: Mapping[str, str]) -> tuple[ScaleDownOptions, tuple[str, .
             problems.append(f"tag {tag}: {error}")
             return None
 
-    threshold = tags.get(_THRESHOLD)
-    if threshold is not None and not _SHARE.fullmatch(threshold):
-        problems.append(f'tag {_THRESHOLD}: "{threshold}" is not a share from 0 to 1')
-        threshold = None
+    threshold = None
+    if _THRESHOLD in tags:
+        try:
+            threshold = parse_share(tags[_THRESHOLD])
+        except ValueError as error:
+            problems.append(f"tag {_THRESHOLD}: {error}")
     options = ScaleDownOptions(
-        utilization_threshold=round(float(threshold) * _PERMILLE) if threshold is not None else None,
+        utilization_threshold=threshold,
         unneeded_time=duration(_UNNEEDED),
         unready_time=duration(_UNREADY),
     )

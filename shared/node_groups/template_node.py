@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shared.api import labels as names
 from shared.api.meta import is_true
 from shared.api.nodeclass import EC2NodeClass
@@ -21,7 +23,17 @@ if TYPE_CHECKING:
     from shared.node_groups.node_group import NodeGroup
 
 _OWN_LABELS = frozenset({names.HOSTNAME, names.ZONE, names.ZONE_ID})
-"""Labels of one node, which the next one doesn't share."""
+"""Labels of one node, also under their old names, which the next one doesn't share."""
+_KARPENTER = "karpenter."
+"""Labels that only Karpenter's and Tenon's own nodes have."""
+_PASSING_TAINTS = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "karpenter.sh/",
+    "DeletionCandidateOfClusterAutoscaler",
+    "ToBeDeletedByClusterAutoscaler",
+)
+"""Taints, by the start of their keys, of one node's state."""
 
 
 class TemplateNode(Struct, kw_only=True):
@@ -36,8 +48,9 @@ class TemplateNode(Struct, kw_only=True):
 
 def group_instance_types(catalog: InstanceTypeCatalog, wanted: Collection[str]) -> dict[str, InstanceType]:
     """The instance types of these names as nodes of Amazon Linux 2023 have them, by name."""
+    catalog = replace(catalog, hardware=tuple(h for h in catalog.hardware if h.name in wanted))
     built = build_instance_types(catalog, EC2NodeClass(), None, zones=catalog.zones, unavailable=(), only_offered=False)
-    return {t.name: t for t in built if t.name in wanted}
+    return {t.name: t for t in built}
 
 
 def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: Iterable[Node]) -> TemplateNode | None:
@@ -51,16 +64,20 @@ def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: It
         return None
     smallest = min(known, key=_size) if known else None
     allocatable = _smallest(known)
-    labels = dict(smallest.labels) if smallest is not None else {}
+    labels = {k: v for k, v in smallest.labels.items() if not k.startswith(_KARPENTER)} if smallest is not None else {}
+    taints = group.taints
     if living is not None:
         allocatable = parse_resources(living.status.allocatable)
-        labels |= {key: value for key, value in living.metadata.labels.items() if key not in _OWN_LABELS}
+        labels |= {
+            key: value for key, value in living.metadata.labels.items() if names.normalize_key(key) not in _OWN_LABELS
+        }
+        taints = _with_living_taints(taints, living)
     zone = {names.ZONE: group.zones[0]} if len(group.zones) == 1 else {}
     return TemplateNode(
         instance_type=labels.get(names.INSTANCE_TYPE, "") if smallest is None else smallest.name,
         allocatable={**allocatable, **group.resources},
-        labels={**labels, names.CAPACITY_TYPE: group.capacity_type, **group.labels, **zone},
-        taints=group.taints,
+        labels={**labels, **group.labels, **zone},
+        taints=taints,
         price=_price(group, known),
     )
 
@@ -68,7 +85,19 @@ def template_node(group: NodeGroup, types: Mapping[str, InstanceType], nodes: It
 def _living(group: NodeGroup, nodes: Iterable[Node]) -> Node | None:
     ids = {instance.provider_id for instance in group.instances if instance.in_service}
     ready = (node for node in nodes if node.spec.provider_id in ids and is_true(node.status.conditions, "Ready"))
-    return min(ready, key=lambda node: node.metadata.name, default=None)
+    # The oldest: what starts on a node may taint it for a while.
+    return min(ready, key=_age_order, default=None)
+
+
+def _age_order(node: Node) -> tuple[float, str]:
+    created = node.metadata.creation_timestamp
+    return (created.timestamp() if created is not None else 0.0, node.metadata.name)
+
+
+def _with_living_taints(taints: tuple[Taint, ...], living: Node) -> tuple[Taint, ...]:
+    known = {(taint.key, taint.effect) for taint in taints}
+    own = (t for t in living.spec.taints if not t.key.startswith(_PASSING_TAINTS) and (t.key, t.effect) not in known)
+    return (*taints, *own)
 
 
 def _size(instance_type: InstanceType) -> tuple[int, int, str]:

@@ -1,4 +1,4 @@
-"""The report of a run of provisioning, and what the launches of a decision cost: planned and bought price.
+"""The report of a run of provisioning, its events, and what the launches of a decision cost: planned and bought price.
 
 The latter goes to the decision log and a log line.
 The lifecycle function adds the realised price once the decision's pods run.
@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log, runtime
+from shared import aws, decision_log, hints, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.meta import EventReason
+from shared.api.nodepool import node_group_of
 from shared.api.pods import waited
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.decision_log import LaunchRecord
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
+
+_MAX_EVENTS = 100
+"""How many pods get an event in one run; the next run continues."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +31,12 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
+    from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import LaunchResult, ResolvedNodePools
+    from shared.cluster.events import Recorder
+    from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.node_groups.group_pools import ScaleUp
     from shared.scheduling.decision import Decision, UnschedulableReason
     from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
@@ -38,7 +49,7 @@ class ScheduledRound:
     ``nominated_claims`` has the NodeClaim's name for each pod that is expected on a node that doesn't exist yet.
     ``missing_replicas`` says by static pool why not all of its replicas can be launched, ``missing_standbys`` the same
     of standby nodes. ``recently_unavailable`` says why pods were unschedulable until offerings that had no capacity
-    some time ago were tried again.
+    some time ago were tried again. ``scale_ups`` are the node groups that were asked for nodes.
     """
 
     decision: Decision
@@ -50,6 +61,7 @@ class ScheduledRound:
     missing_replicas: Mapping[str, str]
     missing_standbys: Mapping[str, str]
     recently_unavailable: Mapping[str, UnschedulableReason]
+    scale_ups: tuple[ScaleUp, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -57,12 +69,14 @@ class ProvisioningReport:
     """The results of all rounds.
 
     ``planned_price`` and ``bought_price`` are those of the launched NodeClaims, USD per hour.
+    ``group_nodes`` is how many nodes node groups were asked for.
     ``decision_seconds`` is the slowest decision, ``longest_pod_wait`` the longest wait of a pod for its NodeClaim (s).
     Of the last round: ``unschedulable`` pods (namespace/name), ``unlaunched`` NodeClaims, the ``nominated_claims`` by
     pod that is expected on a node that doesn't exist yet, and the ``snapshot`` that was decided from.
     """
 
     claims_created: int = 0
+    group_nodes: int = 0
     planned_price: float = 0.0
     bought_price: float = 0.0
     decision_seconds: float = 0.0
@@ -84,6 +98,7 @@ class ProvisioningReport:
         claims = (*scheduled.unlaunched, *scheduled.created)
         launched = [r for r in results if isinstance(r, LaunchedInstance)]
         self.claims_created += len(scheduled.created)
+        self.group_nodes += sum(scale_up.nodes for scale_up in scheduled.scale_ups)
         self.decision_seconds = max(self.decision_seconds, scheduled.decision.stats.get("seconds", 0.0))
         if any(claim.pods for claim in scheduled.decision.new_node_claims):
             self.longest_pod_wait = max(
@@ -147,7 +162,65 @@ def record_launches(
         logger.warning("Couldn't write to the decision log", extra={"decision": record.decision, "why": str(error)})
 
 
+def nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
+    """By pod: the existing NodeClaim without a node that it is expected on."""
+    nodes = {n.metadata.name for n in snapshot.nodes}
+    return {pod: name for name, pods in decision.existing_nodes.items() if name not in nodes for pod in pods}
+
+
+def stored_catalog(settings: ProvisioningSettings) -> InstanceTypeCatalog:
+    """The instance type catalog; if there is none, the catalog function is asked to write it.
+
+    Raises:
+        CatalogMissingError: there is none yet.
+    """
+    try:
+        return catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
+    except CatalogMissingError:
+        entry = hints.put_events_entry(
+            hints.CATALOG_MISSING,
+            cluster=settings.cluster_name,
+            keys=(),
+            time=runtime.current().now(),
+            bus=settings.event_bus_name,
+        )
+        aws.events().put_events(Entries=[entry])
+        raise
+
+
 def longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> float:
     """The longest time in seconds that a pod has waited for one of the new NodeClaims."""
     pods = {key for claim in decision.new_node_claims for key in claim.pods}
     return max((waited(p, now=now) for p in snapshot.pods if p.key in pods), default=0.0)
+
+
+def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger) -> None:
+    """Log and record events on NodePools that lack nodes, on unschedulable pods, and on pods that groups grow for."""
+    missing = {
+        EventReason("ReplicasMissing"): scheduled.missing_replicas,
+        EventReason("StandbyNotPossible"): scheduled.missing_standbys,
+    }
+    for pool in scheduled.snapshot.node_pools if any(missing.values()) else ():
+        for reason, messages in missing.items():
+            if message := messages.get(pool.name):
+                recorder.record(pool.ref, "Warning", reason, message)
+                logger.warning("A NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
+    # Not on pods that still run on a leaving node.
+    errors = {**scheduled.recently_unavailable, **scheduled.decision.pod_errors}
+    grown_for = {pod: scale_up.message for scale_up in scheduled.scale_ups for pod in scale_up.pods}
+    pods = {p.key: p for p in scheduled.snapshot.pods if not p.spec.node_name} if errors or grown_for else {}
+    for key, error in sorted(errors.items())[:_MAX_EVENTS]:
+        if key in pods:
+            _record_unschedulable(pods[key], error, recorder)
+            logger.warning("A pod can't be scheduled", extra={"pod": key, "why": error.message})
+    for key, message in sorted(grown_for.items())[:_MAX_EVENTS]:
+        if key in pods:
+            recorder.record(pods[key].ref, "Normal", "TriggeredScaleUp", message)
+
+
+def _record_unschedulable(pod: Pod, error: UnschedulableReason, recorder: Recorder) -> None:
+    """Record why a pod gets no node; in Cluster Autoscaler's words where node groups are scaled."""
+    if any(node_group_of(name) for name in error.criteria):
+        recorder.record(pod.ref, "Normal", "NotTriggerScaleUp", f"pod didn't trigger scale-up: {error.message}")
+    else:
+        recorder.record(pod.ref, "Warning", "FailedScheduling", error.message)

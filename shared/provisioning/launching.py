@@ -184,6 +184,12 @@ class Launcher:
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
 
+def unlaunched_claims(snapshot: Snapshot, created: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
+    """The NodeClaims that need an instance, without those that were just created."""
+    created_names = {c.name for c in created}
+    return tuple(c for c in snapshot.node_claims if is_unlaunched(c) and c.name not in created_names)
+
+
 def is_unlaunched(claim: NodeClaim) -> bool:
     """Whether the NodeClaim needs an instance, or its standby node has to be started."""
     if claim.metadata.deletion_timestamp is not None:
@@ -211,7 +217,7 @@ def _launch_request(
         pool_types = resolved_pools.instance_types.get(pool, ())
         types_cache[pool, allowed] = tuple(t for t in pool_types if t.name in allowed)
     types = types_cache[pool, allowed]
-    if node_class is None or not types:
+    if node_class is None or pool in resolved_pools.not_ready or not types:
         return None
     return LaunchRequest(
         claim=claim, node_class=node_class, instance_types=types, interruption_cost=_interruption_cost(claim)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared import parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_pool, node_pool_hash_version
@@ -21,16 +22,20 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
+from shared.cluster import resources, writes
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.scheduling.state import nominations
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aws_lambda_powertools import Logger
 
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.quantity import Resources
     from shared.cloud_provider import ResolvedNodePools
+    from shared.cluster.client import Client
     from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
 
@@ -69,6 +74,30 @@ def new_node_claims(
         )
         for i, plan in enumerate(planned)
     )
+
+
+def create_node_claims(
+    client: Client, claims: Sequence[NodeClaim], planned: Sequence[PlannedNodeClaim], *, logger: Logger
+) -> tuple[NodeClaim, ...]:
+    """Write the NodeClaims of these planned nodes; returns them as they are stored."""
+
+    def create(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
+        planned_claim, claim = item
+        stored = writes.create(client, resources.NODE_CLAIMS, claim)
+        logger.info(
+            "Created a NodeClaim",
+            extra={
+                "nodeclaim": stored.name,
+                "nodepool": planned_claim.node_pool,
+                "pods": len(planned_claim.pods),
+                "chunks": len(planned_claim.chunks),
+                "cheapest": msgspec.structs.asdict(planned_claim.cheapest),
+                "instance_types": len(planned_claim.instance_types),
+            },
+        )
+        return stored
+
+    return tuple(parallel.each(create, zip(planned, claims, strict=True)))
 
 
 def batch_launches(
@@ -216,19 +245,27 @@ def _capacity_of(claim: NodeClaim, capacity: Mapping[str, Resources]) -> Resourc
 
 
 def one_on_trial(
-    planned: Sequence[PlannedNodeClaim], claims: Iterable[NodeClaim], on_trial: Collection[str]
+    planned: Sequence[PlannedNodeClaim], claims: Iterable[NodeClaim], resolved_pools: ResolvedNodePools
 ) -> tuple[PlannedNodeClaim, ...]:
-    """The planned NodeClaims, at most one of each NodePool on trial, and none while another has not registered."""
+    """The planned NodeClaims, at most one of each NodePool on trial, and none while another has not registered.
+
+    At most one of all NodePools if the trial is the cluster's.
+    """
+    on_trial = resolved_pools.on_trial
+
+    def trial(pool: str) -> str:
+        return "" if resolved_pools.trial_in_cluster else pool
+
     taken = {
-        c.metadata.labels.get(names.NODEPOOL, "")
+        trial(c.metadata.labels.get(names.NODEPOOL, ""))
         for c in claims
         if on_trial and c.metadata.deletion_timestamp is None and not is_true(c.status.conditions, nodeclaim.REGISTERED)
     }
     kept = []
     for claim in planned:
         if claim.node_pool in on_trial:
-            if claim.node_pool in taken:
+            if trial(claim.node_pool) in taken:
                 continue
-            taken.add(claim.node_pool)
+            taken.add(trial(claim.node_pool))
         kept.append(claim)
     return tuple(kept)

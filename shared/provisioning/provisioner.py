@@ -15,32 +15,41 @@ from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from shared import aws, hints, parallel, runtime
+from shared import runtime
 from shared.api import labels as names
-from shared.api.meta import EventReason
 from shared.cloud_provider import LaunchFailure
-from shared.cluster import resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption.disruption_queue import replaced_claims
-from shared.instance_types import catalog_store
-from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.displaced_pods import SETTLING_SECONDS, brake_for
-from shared.provisioning.launch_records import ProvisioningReport, ScheduledRound, longest_pod_wait, record_launches
-from shared.provisioning.launching import Launcher, add_planned_pods, is_unlaunched
-from shared.provisioning.nodeclaim_creation import batch_launches, new_node_claims, one_on_trial
+from shared.provisioning.launch_records import (
+    ProvisioningReport,
+    ScheduledRound,
+    longest_pod_wait,
+    nominated_claims,
+    record_launches,
+    report_events,
+    stored_catalog,
+)
+from shared.provisioning.launching import Launcher, add_planned_pods, unlaunched_claims
+from shared.provisioning.nodeclaim_creation import (
+    batch_launches,
+    create_node_claims,
+    new_node_claims,
+    one_on_trial,
+)
 from shared.provisioning.standalone_claims import with_standalone_pools
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -48,8 +57,12 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import CloudProvider, ResolvedNodePools
     from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.node_groups.group_pools import ScaleUp
+    from shared.provisioning.node_group_scaling import NodeGroups
+    from shared.provisioning.paused_provisioning import PausedProvisioning
     from shared.provisioning.standby_nodes import StandbyNodes
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
     from shared.scheduling.state.displacements import Brake
@@ -59,21 +72,23 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 3
 """How often one run schedules pods while EC2 has insufficient capacity; the next run continues."""
-_MAX_EVENTS = 100
-"""How many unschedulable pods get an event in one run; the next run continues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeasedScheduler:
-    """The scheduler of one run. ``holder`` is the lease's holder; ``run`` is the id that NodeClaims' names follow."""
+    """The scheduler of one run. ``run`` is its id, which NodeClaims' names follow.
+
+    ``by`` is the function: only the provisioner buys standby nodes, and only interruption launches despite a pause.
+    """
 
     client: Client
+    recorder: Recorder
     settings: ProvisioningSettings
     cloud_provider: CloudProvider
-    holder: str
+    catalog: InstanceTypeCatalog
     run: str
     logger: Logger
-    buys_standbys: bool = False
+    by: str
     unusable_standbys: set[str] = field(default_factory=set)
     """The NodeClaims of standby nodes that couldn't be started in this run."""
 
@@ -86,8 +101,11 @@ class LeasedScheduler:
         """
         clock = runtime.current().now
         now = clock()
-        with hold(self.client, cluster=self.settings.cluster_name, holder=self.holder, now=clock) as lease:
+        with hold(self.client, cluster=self.settings.cluster_name, holder=f"{self.by}/{self.run}", now=clock) as lease:
             snapshot = read_snapshot(self.client, now=now, leaving=leaving)
+            paused = self._paused(snapshot, lease, leaving)
+            if paused is not None:
+                snapshot = paused.snapshot
             standby_nodes = self._standby_nodes(snapshot)
             if standby_nodes is not None:
                 snapshot = standby_nodes.hidden
@@ -95,20 +113,19 @@ class LeasedScheduler:
             replicas, missing = self._create_replicas(lease, snapshot, resolved_pools, attempt)
             if replicas:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
-            decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, leaving, now)
-            brake = self._brake(decision, snapshot, now)
-            base = snapshot if brake is None else brake.snapshot
-            if brake is not None:
-                decision, resolved_pools, recently_unavailable = self._decide(base, resolved_pools, leaving, now)
-            schedule = partial(_schedule, resolved_pools=resolved_pools, leaving=leaving)
-            if standby_nodes is not None:
-                decision = standby_nodes.use(decision, base, schedule, resolved_pools.instance_types)
-            if brake is not None:
-                decision = replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
-            lease.check()
-            planned = one_on_trial(
-                batch_launches(decision, snapshot, resolved_pools), snapshot.node_claims, resolved_pools.on_trial
+            node_groups = self._node_groups(snapshot, now) if paused is None else None
+            decide = partial(_schedule if node_groups is None else node_groups.schedule, leaving=leaving)
+            decision, resolved_pools, recently_unavailable = self._decide_with_brake(
+                snapshot, resolved_pools, decide, standby_nodes, now
             )
+            if paused is not None:
+                decision = paused.decision(decision)
+            lease.check()
+            scale_ups: tuple[ScaleUp, ...] = ()
+            if node_groups is not None:
+                decision, scale_ups = node_groups.scale(decision, now=now)
+            planned = batch_launches(decision, snapshot, resolved_pools)
+            planned = one_on_trial(planned, snapshot.node_claims, resolved_pools)
             prices = {c.pods + c.chunks: c.cheapest.price for c in decision.new_node_claims}
             decision_id = f"{self.run}/{attempt}"
             starting, bought, missing_standbys = self._start_and_buy(
@@ -118,19 +135,29 @@ class LeasedScheduler:
             claims = self._create_node_claims(planned, snapshot, resolved_pools, decision=decision_id, prices=prices)
             add_planned_pods(self.client, decision, snapshot)
         created = (*replicas, *bought, *claims)
-        created_names = {c.name for c in created}
+        unlaunched = unlaunched_claims(snapshot, created)
         return ScheduledRound(
             decision=decision,
             snapshot=snapshot,
             resolved_pools=resolved_pools,
             created=created,
-            unlaunched=tuple(c for c in snapshot.node_claims if is_unlaunched(c) and c.name not in created_names),
-            nominated_claims=_nominated_claims(decision, snapshot)
+            unlaunched=unlaunched if paused is None else paused.launchable(unlaunched, decision),
+            nominated_claims=nominated_claims(decision, snapshot)
             | {pod: claim.name for p, claim in zip(planned, claims, strict=True) for pod in p.pods},
             missing_replicas=missing,
             missing_standbys=missing_standbys,
             recently_unavailable=recently_unavailable,
+            scale_ups=scale_ups,
         )
+
+    def _paused(self, snapshot: Snapshot, lease: Lease, leaving: frozenset[str]) -> PausedProvisioning | None:
+        """How to provision while the cluster is paused; None if it isn't."""
+        if names.PAUSED not in lease.annotations:
+            return None
+        from shared.provisioning.paused_provisioning import paused_provisioning  # noqa: PLC0415 (rarely needed)
+
+        forced = leaving if self.by == "interruption" else frozenset[str]()
+        return paused_provisioning(snapshot, lease.annotations, forced=forced)
 
     def _standby_nodes(self, snapshot: Snapshot) -> StandbyNodes | None:
         """The cluster's standby nodes; None if it has none and no NodePool asks for any."""
@@ -159,20 +186,58 @@ class LeasedScheduler:
             return None
         return brake_for(self.client, snapshot, decision, cluster=self.settings.cluster_name, logger=self.logger)
 
+    def _node_groups(self, snapshot: Snapshot, now: datetime) -> NodeGroups | None:
+        """The cluster's node groups; None if the deployment doesn't scale them, or there are none."""
+        if self.settings.node_groups != "on":
+            return None
+        # Imported here: few deployments scale node groups.
+        from shared.provisioning.node_group_scaling import read_node_groups  # noqa: PLC0415
+
+        return read_node_groups(
+            self.client,
+            snapshot,
+            settings=self.settings,
+            catalog=self.catalog,
+            recorder=self.recorder,
+            logger=self.logger,
+            now=now,
+        )
+
+    def _decide_with_brake(
+        self,
+        snapshot: Snapshot,
+        resolved_pools: ResolvedNodePools,
+        decide: Callable[..., Decision],
+        standby_nodes: StandbyNodes | None,
+        now: datetime,
+    ) -> tuple[Decision, ResolvedNodePools, Mapping[str, UnschedulableReason]]:
+        """As :meth:`_decide`, decided again if the brake refuses pods, and with standby nodes in place of new ones."""
+        decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, decide, now)
+        brake = self._brake(decision, snapshot, now)
+        if brake is not None:
+            snapshot = brake.snapshot
+            decision, resolved_pools, recently_unavailable = self._decide(snapshot, resolved_pools, decide, now)
+        if standby_nodes is not None:
+            schedule = partial(decide, resolved_pools=resolved_pools)
+            decision = standby_nodes.use(decision, snapshot, schedule, resolved_pools.launchable_types)
+        if brake is not None:
+            decision = replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
+        return decision, resolved_pools, recently_unavailable
+
     def _decide(
-        self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str], now: datetime
+        self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, decide: Callable[..., Decision], now: datetime
     ) -> tuple[Decision, ResolvedNodePools, Mapping[str, UnschedulableReason]]:
         """The decision, the pools it was made with, and why pods were unschedulable before a second attempt.
 
         If pods are unschedulable, it tries again with offerings that had no capacity some time ago.
         """
-        decision = _schedule(snapshot, resolved_pools, leaving)
+        decision = decide(snapshot, resolved_pools=resolved_pools)
         if not decision.pod_errors:
             return decision, resolved_pools, {}
         retried_pools = self._resolved_pools(snapshot, now, only_recently_unavailable=True)
         if retried_pools == resolved_pools:
             return decision, resolved_pools, {}
-        retried = _schedule(snapshot, retried_pools, leaving)
+        retried = decide(snapshot, resolved_pools=retried_pools)
         if len(retried.pod_errors) >= len(decision.pod_errors):
             return decision, resolved_pools, {}
         resolved_errors = {pod: why for pod, why in decision.pod_errors.items() if pod not in retried.pod_errors}
@@ -195,6 +260,7 @@ class LeasedScheduler:
             return (), {}
         replaced = replaced_claims(snapshot.node_claims)
         planned, missing = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
+        planned = one_on_trial(planned, snapshot.node_claims, resolved_pools)
         if not planned:
             return (), missing
         lease.check()
@@ -215,7 +281,7 @@ class LeasedScheduler:
         if standby_nodes is None:
             return (), (), {}
         starting = standby_nodes.mark_starting(decision, decision_id=decision_id, now=now)
-        if not (buy and self.buys_standbys):
+        if not (buy and self.by == "provisioner"):
             return starting, (), {}
         from shared.provisioning import standby_purchases  # noqa: PLC0415 (as above)
 
@@ -237,50 +303,16 @@ class LeasedScheduler:
         prices: Mapping[tuple[str, ...], float] | None = None,
         standby: bool = False,
     ) -> tuple[NodeClaim, ...]:
+        nominate = self.settings.planned_pods == "nominated"
         claims = new_node_claims(
-            planned,
-            snapshot,
-            resolved_pools,
-            decision=decision,
-            prices=prices,
-            nominate=self.settings.planned_pods == "nominated",
-            standby=standby,
+            planned, snapshot, resolved_pools, decision=decision, prices=prices, nominate=nominate, standby=standby
         )
-
-        def create(item: tuple[PlannedNodeClaim, NodeClaim]) -> NodeClaim:
-            planned_claim, claim = item
-            stored = writes.create(self.client, resources.NODE_CLAIMS, claim)
-            self.logger.info(
-                "Created a NodeClaim",
-                extra={
-                    "nodeclaim": stored.name,
-                    "nodepool": planned_claim.node_pool,
-                    "pods": len(planned_claim.pods),
-                    "chunks": len(planned_claim.chunks),
-                    "cheapest": asdict(planned_claim.cheapest),
-                    "instance_types": len(planned_claim.instance_types),
-                },
-            )
-            return stored
-
-        return tuple(parallel.each(create, zip(planned, claims, strict=True)))
+        return create_node_claims(self.client, claims, planned, logger=self.logger)
 
 
 def _schedule(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
-    return schedule(
-        Problem(
-            snapshot=snapshot,
-            instance_types=resolved_pools.instance_types,
-            not_ready=resolved_pools.not_ready,
-            leaving=leaving,
-        )
-    )
-
-
-def _nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
-    """By pod: the existing NodeClaim without a node that it is expected on."""
-    nodes = {n.metadata.name for n in snapshot.nodes}
-    return {pod: name for name, pods in decision.existing_nodes.items() if name not in nodes for pod in pods}
+    types, not_ready = resolved_pools.instance_types, resolved_pools.not_ready
+    return schedule(Problem(snapshot=snapshot, instance_types=types, not_ready=not_ready, leaving=leaving))
 
 
 class Provisioner:
@@ -289,16 +321,17 @@ class Provisioner:
     def __init__(self, settings: ProvisioningSettings, *, by: str, run: str, logger: Logger) -> None:
         self._settings = settings
         self._by = by
-        self._holder = f"{by}/{run}"
         self._run = run
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
 
-    def run(self, *, leaving: frozenset[str] = frozenset(), until: datetime | None = None) -> ProvisioningReport:
+    def run(
+        self, *, leaving: frozenset[str] = frozenset(), until: datetime | None = None, sweep: bool = False
+    ) -> ProvisioningReport:
         """Schedule pending pods and those of ``leaving`` nodes (by name), and launch the NodeClaims they need.
 
-        After ``until`` no round is started, except the first.
+        After ``until`` no round is started, except the first. A ``sweep`` looks first whether there is anything to do.
 
         Raises:
             CatalogMissingError: there is no instance type catalog yet; the catalog function is asked to write it.
@@ -306,7 +339,9 @@ class Provisioner:
             LeaseLostError: this one took too long to decide.
         """
         report = ProvisioningReport()
-        catalog = self._catalog()
+        catalog = stored_catalog(self._settings)
+        if sweep and self._is_idle():
+            return report
         cloud_provider = EC2CloudProvider(
             cluster_name=self._settings.cluster_name,
             table_name=self._settings.table_name,
@@ -315,12 +350,13 @@ class Provisioner:
         )
         scheduler = LeasedScheduler(
             client=self._client,
+            recorder=self._recorder,
             settings=self._settings,
             cloud_provider=cloud_provider,
-            holder=self._holder,
+            catalog=catalog,
             run=self._run,
             logger=self._logger,
-            buys_standbys=self._by == "provisioner",
+            by=self._by,
         )
         launcher = Launcher(
             client=self._client,
@@ -330,8 +366,7 @@ class Provisioner:
         )
         for attempt in range(MAX_ROUNDS):
             scheduled = scheduler.schedule(attempt, leaving)
-            self._report_pools(scheduled)
-            self._report_unschedulable(scheduled)
+            report_events(scheduled, self._recorder, self._logger)
             claims = (*scheduled.unlaunched, *scheduled.created)
             results = launcher.launch(claims, scheduled.resolved_pools, scheduled.snapshot.node_classes)
             scheduler.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
@@ -351,42 +386,11 @@ class Provisioner:
                 break
         return report
 
-    def _catalog(self) -> InstanceTypeCatalog:
-        try:
-            return catalog_store.load(
-                aws.s3(), self._settings.catalog_bucket, self._settings.cluster_name, max_age=None
-            )
-        except CatalogMissingError:
-            entry = hints.put_events_entry(
-                hints.CATALOG_MISSING,
-                cluster=self._settings.cluster_name,
-                keys=(),
-                time=runtime.current().now(),
-                bus=self._settings.event_bus_name,
-            )
-            aws.events().put_events(Entries=[entry])
-            raise
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to provision; node groups are looked at each minute."""
+        if self._settings.node_groups == "on":
+            return False
+        # Imported here: a hint about a pod needs no look.
+        from shared.provisioning.idle import is_idle  # noqa: PLC0415
 
-    def _report_pools(self, scheduled: ScheduledRound) -> None:
-        """Log and record an event on each NodePool whose replicas or standby nodes can't all be launched."""
-        missing = {
-            EventReason("ReplicasMissing"): scheduled.missing_replicas,
-            EventReason("StandbyNotPossible"): scheduled.missing_standbys,
-        }
-        for pool in scheduled.snapshot.node_pools if any(missing.values()) else ():
-            for reason, messages in missing.items():
-                if message := messages.get(pool.name):
-                    self._recorder.record(pool.ref, "Warning", reason, message)
-                    self._logger.warning("A NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
-
-    def _report_unschedulable(self, scheduled: ScheduledRound) -> None:
-        """Log and record an event on each unschedulable pod; not on pods that still run on a leaving node."""
-        errors = {**scheduled.recently_unavailable, **scheduled.decision.pod_errors}
-        reported = dict(sorted(errors.items())[:_MAX_EVENTS])
-        pods = {p.key: p for p in scheduled.snapshot.pods if not p.spec.node_name} if reported else {}
-        for key, error in reported.items():
-            pod = pods.get(key)
-            if pod is None:
-                continue
-            self._recorder.record(pod.ref, "Warning", "FailedScheduling", error.message)
-            self._logger.warning("A pod can't be scheduled", extra={"pod": key, "why": error.message})
+        return is_idle(self._client)

@@ -29,7 +29,7 @@ from shared.scheduling.solver.portfolio import best_plan
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 from shared.scheduling.state.nominations import nominate
-from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes
+from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes, pods_by_node
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import group_pods
 from shared.struct import Struct
@@ -55,7 +55,7 @@ def schedule(problem: Problem) -> Decision:
     started = time.perf_counter()  # for stats only, which are no part of the decision
     snapshot = problem.snapshot
     daemons = daemon_set_pods(snapshot)
-    state_nodes = build_state_nodes(snapshot, problem.instance_types, daemons, problem.leaving)
+    state_nodes = build_state_nodes(snapshot, problem.instance_types, problem.leaving)
     pods = {pod.key: pod for pod in _pods_without_node(problem, state_nodes.leaving | problem.leaving)}
     requested = {key for key in pods if problem.pods is None or key in problem.pods}
 
@@ -128,11 +128,11 @@ def schedule_on_existing_nodes(snapshot: Snapshot, leaving: frozenset[str] = fro
 
 def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Pod]:
     """Pending pods, and pods that have to move as their node is leaving."""
-    for pod in problem.snapshot.pods:
-        if pod.spec.node_name:
-            if pod.spec.node_name in leaving and is_reschedulable(pod):
-                yield pod
-        elif is_unschedulable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
+    pods = pods_by_node(problem.snapshot)
+    for name in leaving:
+        yield from (pod for pod in pods.get(name, ()) if is_reschedulable(pod))
+    for pod in pods.get("", ()):
+        if is_unschedulable(pod) or (problem.pods is not None and pod.key in problem.pods and is_pending(pod)):
             yield pod
 
 

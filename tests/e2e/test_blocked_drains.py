@@ -162,6 +162,7 @@ def test_a_budget_that_flaps_a_hundred_times_a_minute_costs_few_invocations(spot
     ended = world.clock.now()
     assert ended - started < timedelta(minutes=12)
     # sent at intervals of 5, 10, 20, 40 s and then a minute; the other invocations are the drain's own requeues
+    assert world.relay is not None
     assert 3 <= world.relay.sent["Drains Unblocked"] <= 15
     assert termination_invocations(world, started) <= 30
     assert set(event_counts(world, "FailedDraining").values()) == {1}
@@ -180,4 +181,5 @@ def test_without_the_relays_message_the_drains_own_requeue_continues_it(spot_def
     world.apply(budget(0))
     at = terminates(world, pod, limit=REQUEUE_LIMIT)
     assert UNBLOCK_LIMIT < at - unblocked_at <= REQUEUE_LIMIT
+    assert world.relay is not None
     assert world.relay.sent["Drains Unblocked"] == 0

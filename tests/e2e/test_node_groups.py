@@ -107,6 +107,28 @@ def test_a_managed_node_group_grows_and_shrinks_in_a_hostile_world() -> None:
         grow_and_shrink(world)
 
 
+def test_eks_drains_a_managed_node_before_its_instance_is_terminated(world: World) -> None:
+    group = managed_node_group(world, desired=2)
+    world.run_until(lambda: len(ready(world.nodes())) == 2, limit=LIMIT)
+    selector = {"eks.amazonaws.com/nodegroup": "batch"}
+    requests = {"cpu": "500m", "memory": "256Mi"}
+    world.apply(sample_objects.deployment("job", 1, requests, nodeSelector=selector, tolerations=[TOLERATION]))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1, limit=LIMIT)
+    (pod,) = world.pods(phase="Running")
+    (node,) = (n for n in world.nodes() if n["metadata"]["name"] == pod["spec"]["nodeName"])
+    instance_id = node["spec"]["providerID"].rsplit("/", 1)[-1]
+    boto3.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
+    )
+    assert (instance_id, "Terminating:Wait") in described(group)["instances"]
+    uid = pod["metadata"]["uid"]
+    world.run_until(lambda: all(p["metadata"]["uid"] != uid for p in world.pods()), limit=LIMIT)
+    assert instance_id in world.aws.instances.running
+    world.run_until(lambda: len(described(group)["instances"]) == 1, limit=LIMIT)
+    (moved,) = world.pods(phase="Running")
+    assert moved["spec"]["nodeName"] != pod["spec"]["nodeName"]
+
+
 def test_nodes_of_a_self_managed_group_have_the_labels_and_taints_of_its_user_data(world: World) -> None:
     cluster: Any = boto3.client("eks").describe_cluster(name=world.cluster)["cluster"]
     user_data = NODE_CONFIG.format(

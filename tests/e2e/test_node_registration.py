@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 
 if TYPE_CHECKING:
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
     from local.kubernetes.objects import Change
     from local.world import World
 

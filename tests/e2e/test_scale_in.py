@@ -18,7 +18,7 @@ from tests.e2e.hostile_bounds import shutdown_delay
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
 
 RECORD = "tenon-demo-load-history"
 DEPLOYMENTS, REPLICAS = 6, 20

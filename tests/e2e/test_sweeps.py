@@ -1,16 +1,17 @@
-"""The sweeps of each minute: they begin in different seconds, and one that meets the lease held is retried."""
+"""The sweeps of each minute: one that meets the lease held is retried."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from local.faults import Fault
 from local.kubernetes import kinds
 from local.world import sample_objects
 from shared.cluster.lease import micro_time
 
 if TYPE_CHECKING:
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
     from local.world import World
 
 MINUTE = timedelta(minutes=1)
@@ -28,8 +29,8 @@ def sweeps(world: World, function: str) -> list[Invocation]:
 
 
 def decisions(world: World) -> list[Invocation]:
-    """The sweeps of disruption that reconcile."""
-    return [i for i in sweeps(world, "disruption") if "Records" in i.event]
+    """The sweeps of disruption, and their retries."""
+    return sweeps(world, "disruption")
 
 
 def hold_lease(world: World, seconds: float) -> None:
@@ -49,15 +50,15 @@ def start(world: World) -> None:
     world.run_until(lambda: len(world.pods(phase="Running")) == 1)
 
 
-def test_the_sweeps_that_need_the_lease_begin_in_different_seconds_of_the_minute(world: World) -> None:
+def test_a_sweep_of_disruption_begins_at_once_and_without_a_message_while_the_lease_is_free(world: World) -> None:
     start(world)
+    world.run_for(2 * MINUTE)
+    before = len(decisions(world))
     world.run_for(5 * MINUTE)
-    provisioning = {round(i.at.timestamp()) % 60 for i in sweeps(world, "provisioner")}
-    disruption = {round(i.at.timestamp()) % 60 for i in decisions(world)}
-    assert len(decisions(world)) >= 5
-    apart = {(late - early) % 60 for late in disruption for early in provisioning}
-    assert min(apart) >= 15
-    assert max(apart) <= 25
+    swept = decisions(world)[before:]
+    assert len(swept) == 5
+    assert not [i for i in swept if "Records" in i.event]
+    assert not [line for i in swept for line in i.logs if line["message"] == "Waiting for the lease"]
 
 
 def test_a_sweep_that_meets_the_lease_held_is_retried_within_seconds(world: World) -> None:
@@ -86,9 +87,29 @@ def test_retries_of_sweeps_do_not_accumulate_while_the_lease_is_held(world: Worl
     for _ in range(10):
         hold_lease(world, 90)
         world.run_for(MINUTE)
-    assert len(decisions(world)) - before <= 10 * 5
+    assert sum("Records" in i.event for i in decisions(world)[before:]) <= 10 * 5
     assert [letter for letter in world.dead_letters() if "disruption" in letter.queue] == []
     world.run_for(2 * MINUTE)
     waiting = len(decisions(world))
     world.run_for(5 * MINUTE)
     assert len(decisions(world)) - waiting <= 6
+
+
+def test_a_sweep_with_nothing_to_provision_needs_no_lease(world: World) -> None:
+    start(world)
+    world.run_for(2 * MINUTE)
+    hold_lease(world, 240)
+    before = len(sweeps(world, "provisioner"))
+    world.run_for(3 * MINUTE)
+    idle = sweeps(world, "provisioner")[before:]
+    assert len(idle) == 3, "none is tried again"
+    assert not [line for sweep in idle for line in sweep.logs if line["message"] == "Waiting for the lease"]
+
+
+def test_a_sweep_sees_a_pod_whose_hint_is_lost(world: World) -> None:
+    start(world)
+    world.run_for(2 * MINUTE)
+    world.faults.inject_aws("eventbridge", "PutEvents", Fault(code="AccessDeniedException", status=400), times=100_000)
+    world.apply(sample_objects.deployment("more", 1, {"cpu": "1"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=3 * MINUTE)
+    world.faults.clear()

@@ -14,6 +14,7 @@ from local.kubernetes.apiserver.rbac import Use
 from local.world import Options, World, sample_objects
 from local.world.control_plane import EmbeddedControlPlane
 from shared.cluster.pod_cache import MIN_PODS_TO_WATCH
+from tests.e2e.node_groups import node_of, options, two_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +32,13 @@ _LEGACY = {
 _AFTER_CONFLICTS = {
     *(("lifecycle", "get", "karpenter.sh", pool) for pool in _POOLS),
     *(("lifecycle", "get", "karpenter.k8s.aws", class_) for class_ in _CLASSES),
-    ("lifecycle", "get", "", "nodes"),
+    *((name, "get", "", "nodes") for name in ("lifecycle", "nodegroups")),
     ("lifecycle", "get", "karpenter.sh", "nodeclaims"),
     *((name, "get", "autoscaling.x-k8s.io", "capacitybuffers") for name in ("lifecycle", "buffers")),
 }
 """Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
-_REPEATED_EVENTS = {
-    (function, verb, "", "events") for function in cluster_manifests.RULES for verb in ("create", "get", "patch")
-}
+EVENT_WRITERS = cluster_manifests.RULES.keys() & (set(function_sizes.ALL) - {function_sizes.RELAY})
+_REPEATED_EVENTS = {(function, verb, "", "events") for function in EVENT_WRITERS for verb in ("create", "get", "patch")}
 """An event that another invocation has written is read, and its count patched; not every function meets one."""
 _CREATED_ALREADY = {
     (function, "get", "karpenter.sh", "nodeclaims") for function in ("provisioner", "disruption", "interruption")
@@ -53,6 +53,8 @@ _WHEN_UNDONE = {
     ("interruption", "create", "karpenter.sh", "nodeclaims"),
     # Over its terminationGracePeriod.
     ("termination", "delete", "", "pods"),
+    # At the deadline of an interrupted node of a group.
+    ("nodegroups", "delete", "", "pods"),
     # Of a node that had volumes.
     ("termination", "list", "", "persistentvolumeclaims"),
     # Of an instance without a NodeClaim, which may have a node.
@@ -62,7 +64,8 @@ _WHEN_UNDONE = {
 }
 """What goes on after failures and deadlines (test_crashes_and_aws_errors.py, test_drains.py)."""
 _FIRST = {
-    (function, "create", "coordination.k8s.io", "leases") for function in ("provisioner", "disruption", "interruption")
+    (function, "create", "coordination.k8s.io", "leases")
+    for function in ("provisioner", "disruption", "interruption", "nodegroups")
 }
 """The lease is created by whichever function decides first in a cluster: which one is chance where they run at once."""
 RARE = {*_FIRST, *_LEGACY, *_AFTER_CONFLICTS, *_REPEATED_EVENTS, *_CREATED_ALREADY, *_WHEN_UNDONE}
@@ -70,7 +73,9 @@ RARE = {*_FIRST, *_LEGACY, *_AFTER_CONFLICTS, *_REPEATED_EVENTS, *_CREATED_ALREA
 
 def granted() -> Iterator[tuple[Use, str]]:
     """Each right of a role's rules, with the role's name."""
-    objects = [*cluster_manifests.access(function_sizes.ALL), *cluster_manifests.relay_access()]
+    # The relay is a pod here; as a function it has the same rights, and a Lease (tests/e2e/relay_function).
+    functions = [name for name in function_sizes.ALL if name != function_sizes.RELAY]
+    objects = [*cluster_manifests.access(functions, node_groups=True), *cluster_manifests.relay_access()]
     for role in (obj for obj in objects if obj["kind"] in ("ClusterRole", "Role")):
         binding = next(
             obj
@@ -114,7 +119,7 @@ def buffers() -> Iterator[Obj]:
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cluster with all functions, and a queue with a message."""
-    with World(options=Options(context={"bufferQueues": "orders"})) as world:
+    with World(options=Options(context={"bufferQueues": "orders", "nodeGroups": "on"})) as world:
         boto3.client("sqs").create_queue(QueueName="orders")
         world.aws.queues.send("orders", "an order")
         yield world
@@ -123,6 +128,14 @@ def world() -> Iterator[World]:
 def test_every_right_in_the_cluster_is_used(world: World) -> None:
     plane = world.control_plane
     assert isinstance(plane, EmbeddedControlPlane)
+    world.apply(options({"scale-down-unneeded-time": "1m", "scale-down-delay-after-add": "1m"}))
+    kept, removed = two_nodes(world)
+    world.run_until(lambda: removed not in {n["metadata"]["name"] for n in world.nodes()}, limit=10 * MINUTE)
+    assert node_of(world, "small") == kept
+    for name in ("large", "small"):
+        world.scale("default", name, 0)
+    world.run_until(lambda: not world.nodes(), limit=10 * MINUTE)
+
     requirements = {"karpenter.sh/capacity-type": ["spot"], "karpenter.k8s.aws/instance-cpu": ["4"]}
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"}
     world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements, disruption=disruption)])

@@ -7,7 +7,7 @@ from botocore import xform_name
 
 from infra import assembly, function_imports
 
-SERVICES = ("cloudwatch", "dynamodb", "ec2", "eks", "events", "iam", "pricing", "s3", "sqs", "ssm")
+SERVICES = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "eks", "events", "iam", "pricing", "s3", "sqs", "ssm")
 
 
 def reachable(function: str) -> set[str]:

@@ -20,6 +20,15 @@ def cloud_assembly() -> Path:
 
 
 @pytest.fixture(scope="session")
+def with_relay_pod() -> dict[str, Any]:
+    """The template of a stack whose relay is a pod."""
+    context = {"bundle": "source", "clusterSide": "printed", "relay": "pod"}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+    document: dict[str, Any] = json.loads((folder / "tenon-demo.template.json").read_text())
+    return document
+
+
+@pytest.fixture(scope="session")
 def template(cloud_assembly: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((cloud_assembly / "tenon-demo.template.json").read_text())
     return document

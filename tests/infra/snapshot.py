@@ -1,7 +1,8 @@
 """The template in few words: what is in it, and every fact that somebody might change without meaning to.
 
-``python -m tests.infra.snapshot`` writes snapshot.txt anew; its diff is what a reviewer reads. Logical ids are without
-their hashes, references are names, and what says nothing about behaviour is left out.
+``python -m tests.infra.snapshot`` writes snapshot.txt anew, shadow.txt, that of shadow mode, and fleet.txt, that of
+what the clusters of a fleet share; their diff is what a reviewer reads. Logical ids are without their hashes,
+references are names, and what says nothing about behaviour is left out.
 """
 
 import hashlib
@@ -16,6 +17,11 @@ from infra import assembly
 from tests.infra.resolved_template import resolved
 
 KEPT = Path(__file__).with_name("snapshot.txt")
+KEPT_BY_MODE = {
+    "active": KEPT,
+    "shadow": Path(__file__).with_name("shadow.txt"),
+    "fleet": Path(__file__).with_name("fleet.txt"),
+}
 _HASH = re.compile(r"(?<=[a-z])[0-9A-F]{8}\b")
 _SILENT = frozenset({"Code", "Description", "Tags", "Metadata", "PolicyName", "Version"})
 _LONGEST = 400
@@ -64,13 +70,21 @@ def _short(value: Any) -> str:  # noqa: ANN401 - any part of a template
     return text
 
 
+def of_mode(mode: str) -> dict[str, Any]:
+    """The template of a mode."""
+    own = {"active": {}, "shadow": {"mode": "shadow"}, "fleet": {"fleet": "prod", "clusters": "demo"}}[mode]
+    context = {"bundle": "source", "clusterSide": "printed", **own}
+    folder = assembly.cached(cluster="" if mode == "fleet" else "demo", root=assembly.CHECKOUT, context=context)
+    stack = "tenon--fleet-prod" if mode == "fleet" else "tenon-demo"
+    template: dict[str, Any] = json.loads((folder / f"{stack}.template.json").read_text())
+    return template
+
+
 def main() -> None:
-    """Write it."""
-    kept = assembly.cached(
-        cluster="demo", root=assembly.CHECKOUT, context={"bundle": "source", "clusterSide": "printed"}
-    )
-    KEPT.write_text(words(json.loads((kept / "tenon-demo.template.json").read_text())))
-    sys.stdout.write(f"{KEPT}\n")
+    """Write all."""
+    for mode, path in KEPT_BY_MODE.items():
+        path.write_text(words(of_mode(mode)))
+        sys.stdout.write(f"{path}\n")
 
 
 if __name__ == "__main__":

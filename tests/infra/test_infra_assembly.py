@@ -55,7 +55,8 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
 def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Clusters whose names only differ in a character that stack names can't have."""
     return assembly.make(
-        context={**SOURCE, "clusters": ["green-1", "green_1"]}, out=tmp_path_factory.mktemp("clusters")
+        context={**SOURCE, "clusters": ["green-1", "green_1"], "observability": "full"},
+        out=tmp_path_factory.mktemp("clusters"),
     )
 
 
@@ -100,6 +101,7 @@ def configured() -> Path:
         "securityGroups": "sg-1",
         "tracing": "active",
         "reservedConcurrency": "true",
+        "observability": "full",
         "functionArchitecture": "amd64",
     }
     return assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
@@ -139,13 +141,14 @@ def test_concurrency_is_reserved_only_with_the_option(cloud_assembly: Path, conf
         for f in of_type(configured, "AWS::Lambda::Function")
         if "ReservedConcurrentExecutions" in f
     }
-    assert reserved == {function_sizes.LIFECYCLE: 1, function_sizes.CATALOG: 1}
+    assert reserved == {function_sizes.LIFECYCLE: 1, function_sizes.CATALOG: 1, function_sizes.RELAY: 3}
 
 
 def test_the_throttles_of_every_function_count_unless_its_concurrency_is_reserved(
-    cloud_assembly: Path, configured: Path
+    configured: Path,
 ) -> None:
-    for folder, expected in ((cloud_assembly, 6), (configured, 4)):
+    everything = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context={**SOURCE, "observability": "full"})
+    for folder, expected in ((everything, 7), (configured, 4)):
         (alarm,) = (a for a in of_type(folder, "AWS::CloudWatch::Alarm") if a["AlarmName"].endswith("-throttles"))
         assert len([m for m in alarm["Metrics"] if "MetricStat" in m]) == expected
 
@@ -174,10 +177,21 @@ def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, confi
         ({"kinds": False}, "-c kinds=False: must be applied or kept"),
         ({"subnets": "subnet-1"}, "give both"),
         ({"reservedConcurrency": "maybe"}, "-c reservedConcurrency=maybe: must be false or true"),
-        ({"relayArchitecture": "riscv64"}, "-c relayArchitecture=riscv64: must be both or arm64 or amd64"),
-        ({"relayTolerations": "a=b:Never"}, "-c relayTolerations=a=b:Never: must be taints KEY[=VALUE][:EFFECT]"),
-        ({"relayTolerations": "=b"}, "-c relayTolerations==b: must be taints"),
-        ({"oidcProvider": "arn:aws:iam::1:oidc-provider/x"}, "must be the cluster's OIDC issuer"),
+        (
+            {"relay": "pod", "relayArchitecture": "riscv64"},
+            "relayArchitecture=riscv64: must be both or arm64 or amd64",
+        ),
+        (
+            {"relay": "pod", "relayTolerations": "a=b:Never"},
+            "relayTolerations=a=b:Never: must be taints KEY[=VALUE]",
+        ),
+        ({"relay": "pod", "relayTolerations": "=b"}, "-c relayTolerations==b: must be taints"),
+        ({"relay": "pod", "oidcProvider": "arn:aws:iam::1:oidc-provider/x"}, "must be the cluster's OIDC issuer"),
+        ({"relay": "lambda"}, "-c relay=lambda: must be function or pod"),
+        ({"relayImage": "registry.example/relay:1"}, "-c relayImage: is for the relay as a pod; give -c relay=pod"),
+        ({"relayMemory": "64"}, "-c relayMemory=64: must be MiB from 128 to 10240"),
+        ({"relayMemory": "1GiB"}, "-c relayMemory=1GiB: must be MiB from 128 to 10240"),
+        ({"sweepMemory": "512"}, "-c sweepMemory=512: must be MiB from 885 to 10240"),
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
     ],
 )

@@ -190,12 +190,12 @@ def refusing(module: str) -> str:
     )
 
 
-@pytest.mark.parametrize("function", function_sizes.ALL)
+@pytest.mark.parametrize("function", function_sizes.OF_ANY_MODE)
 def test_a_function_imports_from_its_bundle(function: str, tmp_path: Path) -> None:
     run_as_bundled(refusing(f"functions.{function}.handler"), tmp_path)
 
 
-@pytest.mark.parametrize("function", function_sizes.ALL)
+@pytest.mark.parametrize("function", function_sizes.OF_ANY_MODE)
 def test_importing_a_function_does_not_read_the_environment(function: str, tmp_path: Path) -> None:
     """What is read at import can't be changed in a warm process, and fails where nobody can tell why."""
     program = f"""

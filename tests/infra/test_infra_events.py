@@ -77,6 +77,7 @@ def test_sweeps_run_each_minute(of_type: Select, functions: Functions) -> None:
         ("queue", function_sizes.INTERRUPTION),
         ("function", function_sizes.LIFECYCLE),
         ("function", function_sizes.DISRUPTION),
+        ("function", function_sizes.RELAY),
     }
 
 

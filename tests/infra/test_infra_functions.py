@@ -16,7 +16,9 @@ def test_a_functions_environment_has_its_settings_and_the_common_variables(funct
     assert set(functions) == set(function_sizes.FUNCTIONS)
     for name, (_, properties) in functions.items():
         declared = {settings.variable(field) for field in functions_.setting_names(name)}
-        assert set(properties["Environment"]["Variables"]) == declared | set(function_sizes.RUNTIME)
+        declared -= {settings.variable(field) for field in functions_.OF_FLEETS}
+        common = function_sizes.RELAY_RUNTIME if name == function_sizes.RELAY else function_sizes.RUNTIME
+        assert set(properties["Environment"]["Variables"]) == declared | set(common) | {"TENON_OBSERVABILITY"}
 
 
 def test_functions_run_on_arm_with_their_own_handler(functions: Functions) -> None:
@@ -53,8 +55,9 @@ def test_logs_expire_after_a_month(of_type: Select, functions: Functions) -> Non
 
 def test_failed_asynchronous_invocations_are_kept(of_type: Select, functions: Functions) -> None:
     configured = {c["FunctionName"]["Ref"]: c for c in of_type("AWS::Lambda::EventInvokeConfig").values()}
-    for id_, _ in functions.values():
-        assert configured[id_]["MaximumRetryAttempts"] == 2
+    for name, (id_, _) in functions.items():
+        # Each minute's check is the relay's retry.
+        assert configured[id_]["MaximumRetryAttempts"] == (0 if name == function_sizes.RELAY else 2)
         kept = configured[id_]["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
         assert kept in of_type("AWS::SQS::Queue")
 
@@ -111,8 +114,17 @@ def test_each_function_but_the_catalog_has_its_own_kubernetes_group(of_type: Sel
     assert {entry["ClusterName"] for entry in entries} == {"demo"}
 
 
-def test_the_relay_is_the_service_account_of_the_manifest(of_type: Select) -> None:
-    (identity,) = of_type("AWS::EKS::PodIdentityAssociation").values()
+def test_the_relay_as_a_pod_is_the_service_account_of_the_manifest(with_relay_pod: dict[str, Any]) -> None:
+    resources = [r["Properties"] | {"Type": r["Type"]} for r in with_relay_pod["Resources"].values()]
+    (identity,) = (r for r in resources if r["Type"] == "AWS::EKS::PodIdentityAssociation")
     assert (identity["Namespace"], identity["ServiceAccount"]) == (cluster_manifests.NAMESPACE, cluster_manifests.RELAY)
-    (bus,) = of_type("AWS::Events::EventBus").values()
+    (bus,) = (r for r in resources if r["Type"] == "AWS::Events::EventBus")
     assert bus["Name"] == cluster_manifests.bus_name("demo")
+    assert not [r for r in resources if "functions.relay" in r.get("Handler", "")]
+
+
+def test_the_relay_as_a_function_has_no_identity_for_a_pod(of_type: Select, functions: Functions) -> None:
+    assert not of_type("AWS::EKS::PodIdentityAssociation")
+    assert not [id_ for id_ in of_type("AWS::IAM::Role") if id_.startswith("ClusterAccess")]
+    _, relay = functions[function_sizes.RELAY]
+    assert (relay["MemorySize"], relay["Timeout"]) == (128, 900)

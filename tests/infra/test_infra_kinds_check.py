@@ -15,7 +15,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra import assembly, cluster_manifests, kinds_check
+from infra import assembly, cluster_manifests, custom_resource, deployment_access, kinds_check
 from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.auth import User
@@ -64,11 +64,11 @@ class Deployment:
 @pytest.fixture
 def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv(kinds_check.CLUSTER_VARIABLE, "demo")
+    monkeypatch.setenv(custom_resource.CLUSTER_VARIABLE, "demo")
     store = Store(now=lambda: datetime.now(UTC))
-    for obj in cluster_manifests.kinds_check_access():
+    for obj in deployment_access.kinds_check():
         store.create(store.kind(obj["apiVersion"], obj["kind"]), obj)
-    user = User("kinds-check", (cluster_manifests.group(cluster_manifests.KINDS_CHECK), "system:authenticated"))
+    user = User("kinds-check", (cluster_manifests.group(deployment_access.KINDS_CHECK), "system:authenticated"))
 
     def authenticate(token: str | None) -> User | None:
         return user if token and token.startswith("k8s-aws-v1.") else None
@@ -195,7 +195,7 @@ def test_a_cluster_that_cannot_be_read_fails_the_deployment_at_once(deployment: 
 
 def applied(**context: str) -> dict[str, dict[str, Any]]:
     """The resources of a stack that applies its objects."""
-    with_image = {"bundle": "source", "relayImage": "registry.example/tenon-relay:1", **context}
+    with_image = {"bundle": "source", "relay": "pod", "relayImage": "registry.example/tenon-relay:1", **context}
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=with_image)
     resources: dict[str, dict[str, Any]] = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
     return resources
@@ -214,7 +214,7 @@ def test_the_stack_checks_before_it_applies_and_with_rights_to_read_only() -> No
     )
     actions = {a for s in resolved(policy["Properties"])["PolicyDocument"]["Statement"] for a in _listed(s["Action"])}
     assert actions == {"logs:CreateLogStream", "logs:PutLogEvents", "eks:DescribeCluster"}
-    (role, _) = cluster_manifests.kinds_check_access()
+    (role, _) = deployment_access.kinds_check()
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get"}
     assert role["rules"][0]["resourceNames"] == NAMES
 
@@ -224,7 +224,7 @@ def _listed(value: str | list[str]) -> list[str]:
 
 
 def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
-    with_image = {"bundle": "source", "relayImage": "registry.example/tenon-relay:1"}
+    with_image = {"bundle": "source", "relay": "pod", "relayImage": "registry.example/tenon-relay:1"}
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=with_image)
     (function,) = (
         r
@@ -234,6 +234,7 @@ def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
     code = folder / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
     assert {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()} == {
         "infra/__init__.py",
+        "infra/custom_resource.py",
         "infra/kinds_check.py",
         "shared/__init__.py",
         "shared/cluster/__init__.py",

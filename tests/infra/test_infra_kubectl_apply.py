@@ -20,7 +20,7 @@ from local.kubernetes.registry.store import Store
 from tests.infra.resolved_template import resolved
 
 IMAGE = "registry.example/tenon-relay:1"
-APPLYING = {"bundle": "source", "relayImage": IMAGE}
+APPLYING = {"bundle": "source", "relay": "pod", "relayImage": IMAGE}
 MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 EVICTION = Kind("", "v1", "pods/eviction", "Pod")
 Resources = dict[str, dict[str, Any]]
@@ -197,7 +197,7 @@ def test_the_relay_tolerates_the_taints_of_the_option(configured: Resources, app
 def test_the_relays_image_is_built_for_every_architecture_that_its_pods_may_run_on(
     option: str, platform: str, selector: dict[str, str]
 ) -> None:
-    context = {"bundle": "source", "relayArchitecture": option}
+    context = {"bundle": "source", "relay": "pod", "relayArchitecture": option}
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
     resources: Resources = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
     (deployment,) = (obj for obj in manifest(resources, "Relay")[1] if obj["kind"] == "Deployment")

@@ -26,7 +26,7 @@ def rules(objects: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def may(function: str, verb: str, resource: str) -> bool:
     return any(
         verb in rule["verbs"] and resource in rule["resources"]
-        for rule in rules(cluster_manifests.access(), f"tenon-{function}")
+        for rule in rules(cluster_manifests.access(), cluster_manifests.role_name(function))
     )
 
 
@@ -37,7 +37,9 @@ def test_each_group_of_an_access_entry_is_bound_to_its_role() -> None:
         if obj["kind"] == "ClusterRoleBinding"
     }
     assert bound == {
-        f"tenon-{name}": f"tenon:{name}" for name in function_sizes.FUNCTIONS if name != function_sizes.CATALOG
+        cluster_manifests.role_name(name): f"tenon:{name}"
+        for name in function_sizes.FUNCTIONS
+        if name != function_sizes.CATALOG
     }
 
 
@@ -63,7 +65,9 @@ def test_only_termination_deletes_pods(function: str) -> None:
 def test_only_functions_with_the_lease_create_nodeclaims(function: str) -> None:
     decides = function in {function_sizes.PROVISIONER, function_sizes.DISRUPTION, function_sizes.INTERRUPTION}
     assert may(function, "create", "nodeclaims") == decides
-    assert may(function, "create", "leases") == (decides or function == function_sizes.LIFECYCLE)
+    assert may(function, "create", "leases") == (
+        decides or function in {function_sizes.LIFECYCLE, function_sizes.RELAY}
+    )
 
 
 def test_leases_are_granted_in_their_namespace() -> None:
@@ -80,7 +84,7 @@ def test_only_the_status_of_users_objects_is_written(function: str) -> None:
     if function == function_sizes.LIFECYCLE:
         assert not any(may(function, verb, kind) for verb in WRITES - {"patch"} for kind in theirs)
         theirs -= {"nodepools", "ec2nodeclasses"}
-    for rule in rules(cluster_manifests.access(), f"tenon-{function}"):
+    for rule in rules(cluster_manifests.access(), cluster_manifests.role_name(function)):
         if WRITES & set(rule["verbs"]):
             assert not theirs & set(rule["resources"])
 

@@ -10,15 +10,21 @@ from aws_cdk import App, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra import assembly, bundling, stack_options
+from infra.shadow_stack import ShadowStack
 from infra.stack import TenonStack
 
 
-@pytest.mark.parametrize("options", [{}, {"tracing": "active"}], ids=["by-default", "traced"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"tracing": "active"}, {"mode": "shadow"}, {"relay": "webhook"}],
+    ids=["by-default", "traced", "shadow", "webhook"],
+)
 def test_every_finding_of_cdk_nag_is_acknowledged(options: dict[str, str], tmp_path: Path) -> None:
     app = App(outdir=str(tmp_path), analytics_reporting=False)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
-    TenonStack(app, options=stack_options.parse(options, cluster="demo"), code=code)
+    stack = ShadowStack if options.get("mode") == "shadow" else TenonStack
+    stack(app, options=stack_options.parse(options, cluster="demo"), code=code)
     app.synth()
     reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
     findings = [

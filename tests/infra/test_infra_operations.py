@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import function_sizes, resource_names, stack_options
+from infra import assembly, function_sizes, resource_names, stack_options
 from shared import metrics
 from tests.infra.resolved_template import resolved
 
@@ -18,6 +18,21 @@ if TYPE_CHECKING:
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks.md"
 Resources = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def full() -> dict[str, dict[str, Any]]:
+    """The resources of a stack with full observability."""
+    context = {"bundle": "source", "clusterSide": "printed", "observability": "full"}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
+    document: dict[str, dict[str, Any]] = json.loads((folder / "tenon-demo.template.json").read_text())["Resources"]
+    return document
+
+
+@pytest.fixture
+def of_type(full: dict[str, dict[str, Any]]) -> Callable[[str], Resources]:
+    """The properties of all resources of a type, by logical id."""
+    return lambda kind: {id_: r.get("Properties", {}) for id_, r in full.items() if r["Type"] == kind}
 
 
 @pytest.fixture
@@ -29,7 +44,7 @@ def alarms(of_type: Callable[[str], Resources]) -> dict[str, dict[str, Any]]:
 def test_every_alarm_links_to_an_entry_of_the_runbooks(alarms: dict[str, dict[str, Any]]) -> None:
     entries = set(re.findall(r"^## (\S+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE))
     named = {p["AlarmDescription"].rsplit("#", 1)[1] for p in alarms.values()}
-    assert named == entries
+    assert named | {"cluster-silent"} == entries  # which only a fleet's one alarm has
 
 
 def test_tenon_status_knows_every_alarm_by_name(alarms: dict[str, dict[str, Any]]) -> None:
@@ -40,6 +55,9 @@ def test_every_function_has_alarms_for_its_errors_and_its_duration(alarms: dict[
     for function in function_sizes.FUNCTIONS:
         (errors,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-errors"))
         assert errors["MetricName"] == "Errors"
+        if function in function_sizes.WATCHING:
+            assert not [name for name in alarms if name.endswith(f"-{function}-slow")]
+            continue
         (slow,) = (p for name, p in alarms.items() if name.endswith(f"-{function}-slow"))
         assert slow["Threshold"] < function_sizes.SIZES[function].timeout * 1000
 
@@ -72,7 +90,8 @@ def test_every_metric_of_tenon_is_of_the_cluster_in_alarms_and_on_the_dashboard(
     alarms: dict[str, dict[str, Any]], of_type: Callable[[str], Resources]
 ) -> None:
     (page,) = of_type("AWS::CloudWatch::Dashboard").values()
-    shown = json.dumps([resolved(page["DashboardBody"]), *alarms.values()])
+    of_symptoms = [alarm for name, alarm in alarms.items() if not name.endswith("-unwell")]
+    shown = json.dumps([resolved(page["DashboardBody"]), *of_symptoms])
     assert shown.count(metrics.NAMESPACE) > 10
     of_tenon = re.findall(rf'\\"{metrics.NAMESPACE}\\",\\"[a-z_]+\\",\\"cluster\\",\\"(\w+)\\"', shown)
     assert len(of_tenon) == shown.count(f'\\"{metrics.NAMESPACE}\\"')
@@ -104,3 +123,27 @@ def test_the_dashboard_shows_every_metric_except_failures_in_logs(
 def test_an_invalid_topic_is_rejected_before_synthesis() -> None:
     with pytest.raises(stack_options.OptionError, match="alarmTopic"):
         stack_options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")
+
+
+def test_lean_observability_is_one_alarm_on_three_metrics(template: dict[str, Any]) -> None:
+    resources = template["Resources"].values()
+    assert not [r for r in resources if r["Type"] == "AWS::CloudWatch::Dashboard"]
+    (alarm,) = (r["Properties"] for r in resources if r["Type"] == "AWS::CloudWatch::Alarm")
+    stats = {m["Id"]: m["MetricStat"]["Metric"] for m in alarm["Metrics"] if "MetricStat" in m}
+    assert {id_: metric["MetricName"] for id_, metric in stats.items()} == {
+        "unwell": metrics.UNWELL,
+        "sweeps": "Invocations",
+        "failures": "Errors",
+    }
+    assert stats["unwell"]["Dimensions"] == [{"Name": "cluster", "Value": "demo"}]
+    assert {m["MetricStat"]["Period"] for m in alarm["Metrics"] if "MetricStat" in m} == {300}
+
+
+def test_every_reason_to_be_unwell_is_an_entry_of_the_runbooks() -> None:
+    entries = set(re.findall(r"^## (\S+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    code = "".join(path.read_text() for folder in ("functions", "shared") for path in Path(folder).rglob("*.py"))
+    named = set(re.findall(r'report_unwell\(\s*"([a-z-]+)"', code)) | {
+        reason for _, reason, _ in metrics.REASONS.values()
+    }
+    assert len(named) == 9
+    assert named <= entries

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.preflight import network_checks
-from infra import assembly, function_sizes, permissions, stack_options
+from infra import assembly, function_sizes, permission_scope, stack_options
 from tests.infra.aws_calls import reachable
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
@@ -106,7 +106,7 @@ def test_every_wildcard_resource_has_a_reason_and_only_reads(granted: Granted) -
     for statements in granted.values():
         for statement in statements:
             if "*" in statement["Resource"]:
-                assert permissions.WILDCARDS[statement["Sid"]]
+                assert permission_scope.WILDCARDS[statement["Sid"]]
                 assert all(a.split(":")[1].startswith(("Describe", "Get")) for a in statement["Action"])
 
 
@@ -136,12 +136,20 @@ def test_every_function_has_its_own_role(of_type: Select) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sender", "source"), [("ClusterAccessRelay", "tenon.relay"), ("Provisioner", "tenon.functions")]
+    ("sender", "source"),
+    [
+        ("ClusterAccessRelay", "tenon.relay"),
+        ("FunctionsRelayRole", "tenon.relay"),
+        ("Provisioner", "tenon.functions"),
+    ],
 )
-def test_nobody_can_put_hints_with_anothers_source(of_type: Select, sender: str, source: str) -> None:
+def test_nobody_can_put_hints_with_anothers_source(
+    template: dict[str, Any], with_relay_pod: dict[str, Any], sender: str, source: str
+) -> None:
+    stack = with_relay_pod if sender == "ClusterAccessRelay" else template
     putting = [
         statement
-        for policy in of_type("AWS::IAM::Policy").values()
+        for policy in policies(stack)
         if sender in policy["Roles"][0]["Ref"]
         for statement in policy["PolicyDocument"]["Statement"]
         if statement["Action"] == "events:PutEvents"
@@ -149,14 +157,28 @@ def test_nobody_can_put_hints_with_anothers_source(of_type: Select, sender: str,
     assert [statement["Condition"] for statement in putting] == [{"StringEquals": {"events:source": source}}]
 
 
-def test_the_relay_can_do_nothing_else_on_aws(of_type: Select) -> None:
-    (policy,) = (p for p in of_type("AWS::IAM::Policy").values() if "ClusterAccessRelay" in p["Roles"][0]["Ref"])
+def policies(template: dict[str, Any]) -> list[dict[str, Any]]:
+    return [r["Properties"] for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Policy"]
+
+
+def test_the_relay_function_can_do_nothing_else_on_aws(granted: Granted) -> None:
+    # Besides logs, and the queue of failed invocations.
+    allowed = {a for a in actions(granted, function_sizes.RELAY) if not a.startswith(("logs:", "sqs:"))}
+    assert allowed == {"eks:DescribeCluster", "events:PutEvents"}
+
+
+def test_the_relay_as_a_pod_can_do_nothing_else_on_aws(with_relay_pod: dict[str, Any]) -> None:
+    (policy,) = (p for p in policies(with_relay_pod) if "ClusterAccessRelay" in p["Roles"][0]["Ref"])
     assert [s["Action"] for s in policy["PolicyDocument"]["Statement"]] == ["events:PutEvents"]
 
 
-def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(of_type: Select) -> None:
-    (role,) = (role for id_, role in of_type("AWS::IAM::Role").items() if id_.startswith("ClusterAccessRelay"))
-    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+def test_the_relays_role_is_for_its_service_account_in_this_cluster_only(with_relay_pod: dict[str, Any]) -> None:
+    (role,) = (
+        r
+        for id_, r in with_relay_pod["Resources"].items()
+        if id_.startswith("ClusterAccessRelay") and "Role" in r["Type"]
+    )
+    (statement,) = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
     condition = statement["Condition"]["StringEquals"]
     assert text(condition["aws:RequestTag/eks-cluster-arn"]).endswith(":cluster/demo")
     assert condition["aws:RequestTag/kubernetes-namespace"] == "tenon"
@@ -172,17 +194,27 @@ _NODE_CLASS_ACTIONS = frozenset(
         "iam:ListInstanceProfilesForRole", "s3:GetObject", "ssm:GetParameter", "ssm:GetParameters",
     }
 )  # fmt: skip
+_GROUPS = frozenset(
+    {
+        "autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities",
+        "autoscaling:SetDesiredCapacity", "ec2:DescribeLaunchTemplateVersions", "eks:DescribeNodegroup",
+        "eks:ListNodegroups",
+    }
+)  # fmt: skip
+"""Allowed with -c nodeGroups=on only."""
 _POWER = frozenset({"ec2:StartInstances", "ec2:StopInstances"})
 """Allowed with -c standby=on only."""
 NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # They create NodeClaims and launch instances; the termination function terminates them.
-    function_sizes.PROVISIONER: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
+    function_sizes.PROVISIONER: _POWER | _GROUPS | {"ec2:TerminateInstances", "s3:PutObject"},
     function_sizes.DISRUPTION: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
-    function_sizes.INTERRUPTION: _POWER | {"ec2:TerminateInstances", "s3:PutObject"},
+    function_sizes.INTERRUPTION: _POWER | _GROUPS | {"ec2:TerminateInstances", "s3:PutObject"},
     # It lists instances, resolves node classes and remembers failures at boot.
     function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
     | {"ec2:TerminateInstances"}
     | _POWER,
+    # Only that of a fleet looks at its clusters (test_infra_fleet.py).
+    function_sizes.CATALOG: frozenset({"dynamodb:PutItem", "dynamodb:Scan", "sqs:ReceiveMessage"}),
     # It gets, lists and terminates instances.
     function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS | _POWER,
 }

@@ -3,13 +3,17 @@
 import difflib
 from typing import Any
 
+import pytest
+
 from tests.infra import snapshot
 
 
-def test_the_template_matches_its_snapshot(template: dict[str, Any]) -> None:
-    before, now = snapshot.KEPT.read_text(), snapshot.words(template)
+@pytest.mark.parametrize("mode", snapshot.KEPT_BY_MODE)
+def test_the_template_matches_its_snapshot(mode: str) -> None:
+    kept = snapshot.KEPT_BY_MODE[mode]
+    before, now = kept.read_text(), snapshot.words(snapshot.of_mode(mode))
     changed = "\n".join(
-        difflib.unified_diff(before.splitlines(), now.splitlines(), "snapshot.txt", "the template", lineterm="", n=1)
+        difflib.unified_diff(before.splitlines(), now.splitlines(), kept.name, "the template", lineterm="", n=1)
     )
     assert not changed, f"If that is meant, run: python -m tests.infra.snapshot\n{changed}"
 

@@ -26,7 +26,7 @@ from tests.karpenter import report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from local.aws.lambda_functions import Invocation
+    from local.aws.invocation import Invocation
     from local.world import TimelineEvent
 
 FOLDER = Path(__file__).parent

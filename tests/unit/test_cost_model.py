@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import list_prices, office_hours
-from bench.cost_model import HOURS, PHASE_HOURS, Month, snapshots
+from bench.cost_model import HOURS, MEASURED, PHASE_HOURS, Month, snapshots
 from infra import function_sizes
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def test_the_decision_about_snapshots_has_the_figures_that_follow_from_sizes_and
     month = Month(office_hours.saved_results())
     kept, restored, saved = snapshots()
     each = list_prices.SNAPSHOT_GB_SECOND.usd
-    memory = sum(function_sizes.SIZES[name].memory for name in function_sizes.FUNCTIONS)
+    memory = sum(function_sizes.SIZES[name].memory for name in MEASURED)
     total = sum(line.usd for line in month.lines())
     for figure in (
         f"{memory:,} MiB",
         f"{memory / 1024:.2f} GiB × {HOURS * 3600:,} s × USD {each:.10f} = USD {kept.usd:.2f}",
         f"USD {restored.usd:.2f}",
         f"USD {-saved.usd:.2f}",
-        f"2,190 of {sum(month.count(f'{name} invocations') for name in function_sizes.FUNCTIONS):,.0f}",
+        f"2,190 of {sum(month.count(f'{name} invocations') for name in MEASURED):,.0f}",
         f"USD {total:.2f}",
     ):
         assert figure in decision, figure

@@ -50,6 +50,23 @@ def test_a_metric_has_the_dimensions_of_its_cluster_and_function(capsys: pytest.
         assert sorted(dimensions) == [metrics.CLUSTER, metrics.SERVICE]
 
 
+def test_what_isnt_well_in_a_fleet_is_written_for_the_fleet_and_for_the_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for environ, dimensions in (
+        ({"TENON_CLUSTER_NAME": "blue"}, [metrics.CLUSTER]),
+        ({"TENON_CLUSTER_NAME": "blue", "TENON_FLEET": "prod"}, [metrics.FLEET, metrics.CLUSTER]),
+        ({"TENON_FLEET": "prod"}, [metrics.FLEET]),
+    ):
+        with runtime.using(runtime.Runtime(environ=environ)):
+            metrics.report_unwell("dead-letters", "why", weight=3)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] for line in lines] == [[[d]] for d in dimensions]
+        assert {(line[metrics.UNWELL][0]) for line in lines} == {3}
+        # One line says why, so that a query finds each report once.
+        assert [line.get("reason") for line in lines] == ["dead-letters", *[None] * (len(lines) - 1)]
+
+
 def test_a_gauge_at_zero_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
     metrics.emit(written, {metrics.PENDING: 0, metrics.REGISTERED: 2, metrics.REPAIRED: 0})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ class Activity:
     status_message: str = ""
     progress: int = 0
     instance_id: str = ""
+    details: dict[str, str] = field(default_factory=dict)
 
     def end(self, now: datetime, *, failure: str = "") -> None:
         """End the activity, with the reason if it failed."""
@@ -49,6 +51,7 @@ class Activity:
             "StartTime": self.start_time,
             "StatusCode": self.status_code,
             "Progress": self.progress,
+            **({"Details": json.dumps(self.details)} if self.details else {}),
             **({"EndTime": self.end_time} if self.end_time is not None else {}),
             **({"StatusMessage": self.status_message} if self.status_message else {}),
         }
@@ -61,7 +64,16 @@ class Activities:
     all: list[Activity] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
-    def start(self, group: str, description: str, cause: str, now: datetime, *, instance_id: str = "") -> Activity:
+    def start(
+        self,
+        group: str,
+        description: str,
+        cause: str,
+        now: datetime,
+        *,
+        instance_id: str = "",
+        details: dict[str, str] | None = None,
+    ) -> Activity:
         """Begin an activity."""
         activity = Activity(
             activity_id=str(uuid.uuid5(_IDS, str(next(self._numbers)))),
@@ -70,6 +82,7 @@ class Activities:
             cause=f"At {timestamp(now)} {cause}",
             start_time=now,
             instance_id=instance_id,
+            details=details or {},
         )
         self.all.append(activity)
         return activity

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from moto.core.responses import ActionResult, EmptyResult
 
-from local.aws.auto_scaling.members import TERMINATING
+from local.aws.auto_scaling import lifecycle_answers, warm_pool_answers
+from local.aws.auto_scaling.requested import VALIDATION, group_named, member_of, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from local.aws.auto_scaling.activities import Activity
-    from local.aws.auto_scaling.groups import AutoScalingGroups, Group
-    from local.aws.auto_scaling.members import Member
+    from local.aws.auto_scaling.groups import AutoScalingGroups
+    from local.aws.auto_scaling.members import Group, Member
 
 Replacement = tuple[object, str, object]
 """A class, the name of its attribute, and the value."""
@@ -42,6 +43,8 @@ def replacements(groups: AutoScalingGroups) -> Sequence[Replacement]:
         (FakeAutoScalingGroup, "update", update_group),
         *_backend(AutoScalingBackend, groups),
         *_responses(AutoScalingResponse, groups),
+        *lifecycle_answers.replacements(AutoScalingResponse, groups),
+        *warm_pool_answers.replacements(AutoScalingBackend, AutoScalingResponse, groups),
     ]
 
 
@@ -53,12 +56,12 @@ def _backend(backend_class: Any, groups: AutoScalingGroups) -> list[Replacement]
         return create(backend, name, **params)
 
     def set_desired_capacity(backend: Any, group_name: str, desired_capacity: int) -> None:  # noqa: ANN401 - the same
-        group = _group(backend, group_name)
+        group = group_named(backend, group_name)
         _check_bounds(group, desired_capacity)
         group.set_desired_capacity(desired_capacity)
 
     def terminate_instance(backend: Any, instance_id: str, should_decrement: bool) -> Activity:  # noqa: ANN401, FBT001 - the same
-        group, member = _member(backend, instance_id)
+        group, member = member_of(backend, instance_id)
         return _terminate(groups, group, member, shrinks=should_decrement)
 
     return [
@@ -91,12 +94,12 @@ def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replaceme
 
     def delete_auto_scaling_group(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
         backend = response.autoscaling_backend
-        group = _group(backend, response._get_param("AutoScalingGroupName"))  # noqa: SLF001 - how moto's own read them
+        group = group_named(backend, response._get_param("AutoScalingGroupName"))  # noqa: SLF001 - how moto's own read them
         if group.instance_states and not response._get_bool_param("ForceDelete", False):  # noqa: FBT003, SLF001 - the same
             text = (
                 "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) "
             )
-            raise _error("ResourceInUse", f"{text}still in the group.")
+            raise refused("ResourceInUse", f"{text}still in the group.")
         delete_group(backend, group, groups)
         return EmptyResult()
 
@@ -110,8 +113,9 @@ def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replaceme
 def delete_group(backend: Any, group: Group, groups: AutoScalingGroups) -> None:  # noqa: ANN401 - moto's backend
     """Terminate the group's instances, and delete it."""
     for member in group.instance_states:
-        if member.lifecycle_state != TERMINATING:
-            groups.terminate(group, member, "an instance was taken out of service as its group is deleted.")
+        if not member.is_terminating or member.waits:
+            cause = "an instance was taken out of service as its group is deleted."
+            groups.terminate(group, member, cause, waits=False)
     del backend.autoscaling_groups[group.name]
     groups.forget(group)
 
@@ -119,7 +123,7 @@ def delete_group(backend: Any, group: Group, groups: AutoScalingGroups) -> None:
 def _check_new(backend: Any, name: str, params: Mapping[str, Any]) -> None:  # noqa: ANN401 - moto's backend
     if name in backend.autoscaling_groups:
         text = "AutoScalingGroup by this name already exists - A group with the name already exists"
-        raise _error("AlreadyExists", f"{text}: {name}")
+        raise refused("AlreadyExists", f"{text}: {name}")
     if params["launch_config_name"] or params.get("instance_id") or not params["vpc_zone_identifier"]:
         raise NotImplementedError("here, Auto Scaling groups need a launch template and subnets")
     minimum, maximum = int(params["min_size"]), int(params["max_size"])
@@ -139,49 +143,27 @@ def _check_updated(group: Group, minimum: int | None, maximum: int | None, desir
 def _check_sizes(minimum: int, maximum: int, desired: int) -> None:
     if not minimum <= desired <= maximum:
         text = f"Desired capacity:{desired} must be between the specified min size:{minimum} and max size:{maximum}"
-        raise _error("ValidationError", text)
+        raise refused(VALIDATION, text)
 
 
 def _check_bounds(group: Group, desired: int) -> None:
     if group.min_size <= desired <= group.max_size:
         return
     bound = f"below min value {group.min_size}" if desired < group.min_size else f"above max value {group.max_size}"
-    raise _error("ValidationError", f"New SetDesiredCapacity value {desired} is {bound} for the AutoScalingGroup.")
+    raise refused(VALIDATION, f"New SetDesiredCapacity value {desired} is {bound} for the AutoScalingGroup.")
 
 
 def _terminate(groups: AutoScalingGroups, group: Group, member: Member, *, shrinks: bool) -> Activity:
-    if member.lifecycle_state == TERMINATING:
+    if member.is_terminating:
         text = f"Activities are in progress and affect the instance {member.instance_id}, which is being terminated."
-        raise _error("ScalingActivityInProgress", text)
+        raise refused("ScalingActivityInProgress", text)
     before = group.desired_capacity
     cause = f"instance {member.instance_id} was taken out of service in response to a user request"
-    if not shrinks:
+    if not shrinks or member.is_warm:
         return groups.terminate(group, member, f"{cause}.")
     if before <= group.min_size:
         text = f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without replacement "
         text += "will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false "
-        raise _error("ValidationError", f"{text}or lower group's min size.")
+        raise refused(VALIDATION, f"{text}or lower group's min size.")
     group.desired_capacity = before - 1
     return groups.terminate(group, member, f"{cause}, shrinking the capacity from {before} to {before - 1}.")
-
-
-def _group(backend: Any, name: str) -> Group:  # noqa: ANN401 - moto's backend
-    if name not in backend.autoscaling_groups:
-        raise _error("ValidationError", "AutoScalingGroup name not found - null")
-    return backend.autoscaling_groups[name]
-
-
-def _member(backend: Any, instance_id: str) -> tuple[Group, Member]:  # noqa: ANN401 - moto's backend
-    for group in backend.autoscaling_groups.values():
-        for member in group.instance_states:
-            if member.instance_id == instance_id:
-                return group, member
-    text = f"Instance Id not found - No managed instance found for instance ID: {instance_id}"
-    raise _error("ValidationError", text)
-
-
-def _error(code: str, message: str) -> Exception:
-    from moto.autoscaling.exceptions import AutoscalingClientError  # noqa: PLC0415 - slow to import
-
-    error: Exception = AutoscalingClientError(code, message)
-    return error

@@ -42,6 +42,11 @@ def launch(group: Any, zone: str, fleet: Fleet) -> Any:  # noqa: ANN401 - moto's
     return instance
 
 
+def launch_details(instance: Any) -> dict[str, str]:  # noqa: ANN401 - moto's instance
+    """Where the instance is, as activities and events say."""
+    return {"Subnet ID": str(instance.subnet_id), "Availability Zone": str(instance.availability_zone)}
+
+
 def template_of(group: Any) -> tuple[str, int]:  # noqa: ANN401 - moto's group
     """The id and the number of the launch template version that the group launches now."""
     template = group.ec2_launch_template

@@ -14,8 +14,10 @@ import yaml
 from moto.core.types import Base64EncodedString
 
 from local.aws import backends
+from local.aws.auto_scaling import managed_hooks
 from local.aws.auto_scaling.answers import delete_group
-from shared.node_groups.node_group import ENABLED_TAG, MANAGED_CAPACITY_LABEL, MANAGED_LABEL, TAG
+from shared.api import labels as names
+from shared.node_groups.node_group import ENABLED_TAG, MANAGED_LABEL, TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from local.aws.auto_scaling.answers import Replacement
     from local.aws.auto_scaling.groups import AutoScalingGroups
 
+NODE_GROUP_TAG = "eks:nodegroup-name"
+"""On the Auto Scaling groups of managed node groups."""
 _IMAGES = {
     "AL2023_x86_64_STANDARD": "x86_64/standard",
     "AL2023_ARM_64_STANDARD": "arm64/standard",
@@ -63,7 +67,9 @@ def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement
         node_group.version = params.get("version") or backend.clusters[node_group.cluster_name].version
         if template.get("InstanceType"):
             node_group.instance_types = []
-        _create_group(region, node_group, backend.clusters[node_group.cluster_name], template)
+        name = _create_group(region, node_group, backend.clusters[node_group.cluster_name], template)
+        for hook in managed_hooks.hooks_of(name):
+            groups.hooks.put(hook)
         return node_group
 
     def update_nodegroup_config(backend: Any, **params: Any) -> Any:  # noqa: ANN401 - the same
@@ -109,7 +115,8 @@ def _version_data(region: str, reference: Mapping[str, str] | None) -> Mapping[s
     return data
 
 
-def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[str, Any]) -> None:  # noqa: ANN401 - moto's
+def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[str, Any]) -> str:  # noqa: ANN401 - moto's
+    """Create the Auto Scaling group of the node group; its name."""
     (name,) = (group["name"] for group in node_group.resources["autoScalingGroups"])
     backends.iam().create_instance_profile(name, "/", [node_group.node_role.rsplit("/", 1)[-1]])
     data = {**_template_data(region, node_group, cluster), **template, "IamInstanceProfile": {"Name": name}}
@@ -118,7 +125,7 @@ def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[
     types = node_group.instance_types or [template["InstanceType"]]
     tags = {
         "eks:cluster-name": node_group.cluster_name,
-        "eks:nodegroup-name": node_group.nodegroup_name,
+        NODE_GROUP_TAG: node_group.nodegroup_name,
         ENABLED_TAG: "true",
         f"{TAG}{node_group.cluster_name}": "owned",
         f"kubernetes.io/cluster/{node_group.cluster_name}": "owned",
@@ -149,6 +156,7 @@ def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[
             "InstancesDistribution": dict(_SPOT_DISTRIBUTION if spot else _ON_DEMAND_DISTRIBUTION),
         },
     )
+    return str(name)
 
 
 def _template_data(region: str, node_group: Any, cluster: Any) -> dict[str, Any]:  # noqa: ANN401 - moto's
@@ -178,7 +186,7 @@ def _user_data(node_group: Any, cluster: Any, image_id: str) -> Base64EncodedStr
     labels = {
         **node_group.labels,
         MANAGED_LABEL: node_group.nodegroup_name,
-        MANAGED_CAPACITY_LABEL: node_group.capacity_type,
+        names.EKS_CAPACITY_TYPE: node_group.capacity_type,
         "eks.amazonaws.com/nodegroup-image": image_id,
     }
     if template := node_group.launch_template:

@@ -7,17 +7,27 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from local.aws.auto_scaling.balance import Candidate
+from local.aws.auto_scaling.events import EC2
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+Group = Any
+"""moto's ``FakeAutoScalingGroup``."""
 PENDING, IN_SERVICE, TERMINATING = "Pending", "InService", "Terminating"
+WARMED = "Warmed:"
+"""The states of instances in a warm pool begin with it."""
+WAIT, PROCEED = ":Wait", ":Proceed"
+"""The states of instances that wait for lifecycle hooks end with it, and of those that have waited."""
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
 @dataclass(kw_only=True)
 class Member:
-    """An instance of a group; takes the place of moto's ``InstanceState``, whose attributes it has."""
+    """An instance of a group; takes the place of moto's ``InstanceState``, whose attributes it has.
+
+    ``origin`` is where its current transition began, as events name it.
+    """
 
     instance: Any
     group: str
@@ -25,6 +35,7 @@ class Member:
     lifecycle_state: str = PENDING
     health_status: str = HEALTHY
     protected_from_scale_in: bool = False
+    origin: str = EC2
 
     @property
     def instance_id(self) -> str:
@@ -58,7 +69,31 @@ class Member:
     @property
     def counts(self) -> bool:
         """Whether it counts towards the desired capacity."""
-        return self.lifecycle_state in (PENDING, IN_SERVICE)
+        return self.lifecycle_state == IN_SERVICE or self.lifecycle_state.startswith(PENDING)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is being launched, or started, for the group or its warm pool."""
+        return self._phase.startswith(PENDING)
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether it is being terminated."""
+        return self._phase.startswith(TERMINATING)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it is in the warm pool."""
+        return self.lifecycle_state.startswith(WARMED)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for lifecycle hooks."""
+        return self.lifecycle_state.endswith(WAIT)
+
+    @property
+    def _phase(self) -> str:
+        return self.lifecycle_state.removeprefix(WARMED)
 
     def candidate(self) -> Candidate:
         """The same for the termination policy."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -84,6 +84,8 @@ class Api:
         user = self._user(request)
         if info is None or not info.plural:
             return self._discovery(request, info)
+        if (info.group, info.plural, request.method) == ("authentication.k8s.io", "selfsubjectreviews", "POST"):
+            return json_response(_self_review(user), 201)
         if info.group == "authorization.k8s.io":
             return self._access_review(request, info, user)
         kind = self._kind(info)
@@ -152,6 +154,16 @@ class Api:
                 f'User "{user.name}" cannot {request.verb} resource "{resource.plural}" '
                 f'in API group "{kind.group}" {scope}',
             )
+
+
+def _self_review(user: User) -> dict[str, Any]:
+    """SelfSubjectReview: who the caller is (``kubectl auth whoami``)."""
+    return {
+        "kind": "SelfSubjectReview",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {},
+        "status": {"userInfo": {"username": user.name, "groups": list(user.groups)}},
+    }
 
 
 def error_response(error: ApiError) -> Response:

@@ -103,12 +103,17 @@ def _holds(rule: Obj, value: Any, old: Any) -> bool:  # noqa: ANN401 (JSON)
 
 @functools.lru_cache(maxsize=8192)
 def _evaluate(text: str, value: bytes, old: bytes) -> bool | str | None:
-    """The value of an expression; None when its evaluation fails, which counts as a violation, as on a real server."""
-    variables = {"self": json_to_cel(msgspec.json.decode(value))}
+    """The value of a rule; None when its evaluation fails, which counts as a violation, as on a real server."""
+    variables = {"self": msgspec.json.decode(value)}
     if old:
-        variables["oldSelf"] = json_to_cel(msgspec.json.decode(old))
+        variables["oldSelf"] = msgspec.json.decode(old)
+    return evaluate(text, variables)
+
+
+def evaluate(text: str, variables: Obj) -> bool | str | None:
+    """The value of an expression with these variables, given as JSON; None when its evaluation fails."""
     try:
-        result = _program(text).evaluate(variables)
+        result = _program(text).evaluate({name: json_to_cel(value) for name, value in variables.items()})
     except celpy.CELEvalError:
         return None
     if isinstance(result, celtypes.BoolType):

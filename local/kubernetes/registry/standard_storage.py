@@ -16,6 +16,7 @@ from local.kubernetes import errors, kinds
 from local.kubernetes.objects import timestamp
 from local.kubernetes.registry import (
     admission,
+    admission_webhooks,
     deletion,
     object_meta,
     patches,
@@ -52,6 +53,7 @@ class StandardStorage(ObjectStorage, ABC):
         """``history`` is the number of changes that are kept for each resource; ``rng`` generates uids and names."""
         super().__init__(now, history)
         self._rng = rng
+        self.webhooks = admission_webhooks.AdmissionWebhooks(self)
 
     def create(self, kind: Kind, obj: Mapping[str, Any], *, namespace: str = "", dry_run: bool = False) -> Obj:
         """Create the object in the namespace, by default its own. Returns it as stored.
@@ -64,7 +66,7 @@ class StandardStorage(ObjectStorage, ABC):
         with self.lock:
             served = self._served(kind)
             meta = new["metadata"] = dict(new.get("metadata") or {})
-            object_namespace = self._namespace_for(served, meta, namespace)
+            self._namespace_for(served, meta, namespace)
             if not meta.get("name") and meta.get("generateName"):
                 meta["name"] = object_meta.generated_name(meta["generateName"], self._rng)
             if not meta.get("name"):
@@ -93,10 +95,21 @@ class StandardStorage(ObjectStorage, ABC):
                     *validation.validate(served, new, None, self.definition(served)),
                 ],
             )
-            present = self._cache(served).get((object_namespace, meta["name"]))
-            if present is not None:
-                raise errors.already_exists(served, meta["name"], deleting="deletionTimestamp" in present["metadata"])
-            return new if dry_run else self._write(served, "ADDED", new, None)
+            called = self.webhooks.of_new(served, new)
+            if not called:
+                return self._add(served, new, dry_run=dry_run)
+        # Without the lock: others go on while a webhook is waited for.
+        self.webhooks.admit(called, served, new, dry_run=dry_run)
+        with self.lock:
+            return self._add(served, new, dry_run=dry_run)
+
+    def _add(self, kind: Kind, new: Obj, *, dry_run: bool) -> Obj:
+        """Store the new object unless its name is taken."""
+        meta = new["metadata"]
+        present = self._cache(kind).get((meta.get("namespace", ""), meta["name"]))
+        if present is not None:
+            raise errors.already_exists(kind, meta["name"], deleting="deletionTimestamp" in present["metadata"])
+        return new if dry_run else self._write(kind, "ADDED", new, None)
 
     def replace(self, kind: Kind, obj: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False) -> Obj:
         """Replace the object of that name; ``subresource`` is "", "status" or "scale".

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -83,6 +84,7 @@ class RateLimiter:
         self._dynamodb = dynamodb
         self._table = table
         self._draw = draw
+        self._lock = Lock()  # so that the launches of one run, in threads, don't conflict with one another
         self._key = {"pk": {"S": _PARTITION}, "sk": {"S": operation}}
 
     def acquire(self, deadline: datetime, *, now: Callable[[], datetime], sleep: Callable[[float], None]) -> bool:
@@ -115,6 +117,10 @@ class RateLimiter:
         self._change(lambda bucket: bucket.throttled(now.timestamp(), jitter=jitter), now)
 
     def _change(self, change: Callable[[TokenBucket], TokenBucket | None], now: datetime) -> bool:
+        with self._lock:
+            return self._change_alone(change, now)
+
+    def _change_alone(self, change: Callable[[TokenBucket], TokenBucket | None], now: datetime) -> bool:
         for _ in range(_MAX_CONFLICTS):
             item = self._dynamodb.get_item(TableName=self._table, Key=self._key, ConsistentRead=True).get("Item", {})
             version = str(item["version"]["N"]) if "version" in item else ""

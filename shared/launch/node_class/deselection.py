@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClassStatus
 
 CONFIRMED_AFTER = timedelta(seconds=45)
-"""How much later the second look is at least. The lifecycle function looks each minute."""
+"""How much later the second look is at least. Until then the lifecycle function looks each minute."""
 _CACHE_KEY = "nodeclass:missing"
 
 

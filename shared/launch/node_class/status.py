@@ -68,15 +68,19 @@ _SELECTED: dict[str, Callable[[EC2NodeClassStatus], object]] = {
 _SAMPLE_HARDWARE = Hardware(name="any", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10)
 """Shows whether the class's kubelet settings and volumes have valid quantities."""
 
-CACHE_TTL = timedelta(minutes=1)
-"""How long lookups without a problem are cached."""
+CACHE_TTL = timedelta(minutes=5)
+"""How long lookups are cached that have no problem and are confirmed; others are repeated by the next sweep."""
 
 
 class _Lookups(Struct):
-    """The status without its conditions, and by condition type the problem (reason, message)."""
+    """The status without its conditions, and by condition type the problem (reason, message).
+
+    ``is_confirmed``: the class selected the same or less before, and this look left out nothing of it.
+    """
 
     selected: EC2NodeClassStatus
     problems: dict[str, tuple[str, str]]
+    is_confirmed: bool = False
 
 
 def resolve(
@@ -94,7 +98,7 @@ def resolve(
     if lookups is None or expires is None or now >= expires:
         lookups = _look_up_carefully(node_class, cluster, default_instance_profile, key=key, now=now)
         cache.pop(key, None)
-        if not lookups.problems:
+        if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
     return replace(lookups.selected, conditions=_conditions(node_class, lookups.problems, now))
 
@@ -114,15 +118,14 @@ def _look_up_carefully(
     if not is_known or deselection.missing(before, lookups.selected):
         lookups = _look_up(ec2, node_class, cluster, default_instance_profile)
     missing = deselection.missing(before, lookups.selected)
-    selected = deselection.keeping(
-        deselection.unconfirmed(key, missing, now=now), before=before, after=lookups.selected
-    )
+    unconfirmed = deselection.unconfirmed(key, missing, now=now)
+    selected = deselection.keeping(unconfirmed, before=before, after=lookups.selected)
     problems = {
         type_: (reason, message)
         for type_, (reason, message) in lookups.problems.items()
         if reason == UNAUTHORIZED or type_ not in _SELECTED or not _SELECTED[type_](selected)
     }
-    return _Lookups(selected=selected, problems=problems)
+    return _Lookups(selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
 
 
 def _look_up(

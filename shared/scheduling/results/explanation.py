@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import HOSTNAME
+from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.scheduling.decision import UnschedulableReason
@@ -75,7 +76,8 @@ def _message(criteria: Mapping[str, str]) -> str:
     reasons = _by_reason(criteria)
     if len(reasons) == 1:
         return f"unschedulable: {reasons[0]}"
-    return f"unschedulable on all {len(criteria)} NodePools: {'; '.join(reasons)}"
+    kinds = "NodePools and node groups" if any(node_group_of(name) for name in criteria) else "NodePools"
+    return f"unschedulable on all {len(criteria)} {kinds}: {'; '.join(reasons)}"
 
 
 def _by_reason(criteria: Mapping[str, str]) -> list[str]:
@@ -83,10 +85,7 @@ def _by_reason(criteria: Mapping[str, str]) -> list[str]:
     pools_by_reason: dict[str, list[str]] = {}
     for name, reason in criteria.items():
         pools_by_reason.setdefault(reason, []).append(name)
-    clauses = [
-        f"NodePool{'s' if len(names) > 1 else ''} {', '.join(names)}: {reason}"
-        for reason, names in pools_by_reason.items()
-    ]
+    clauses = [f"{pool_title(*names)}: {reason}" for reason, names in pools_by_reason.items()]
     if len(clauses) <= _MAX_LISTED:
         return clauses
     return [*clauses[:_MAX_LISTED], f"and {len(clauses) - _MAX_LISTED} more reasons"]

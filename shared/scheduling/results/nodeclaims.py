@@ -119,7 +119,7 @@ def _shared_fields(
         cheapest=CheapestOffering(
             instance_type=names[0],
             zone=offering[ZONE],
-            capacity_type=offering[CAPACITY_TYPE],
+            capacity_type=offering.get(CAPACITY_TYPE, ""),
             price=float(prices.min() / launch_options.penalty[int(listed[0])]),
         ),
         daemon_requests=launch_options.daemon_requests[listed].max(0),

@@ -88,7 +88,7 @@ class _Assignment:
             snapshot = _with_nodes(
                 snapshot, {*planned.values(), *(p.status.nominated_node_name for p in pods.values())}
             )
-        state_nodes = build_state_nodes(snapshot, {}, daemons, frozenset())
+        state_nodes = build_state_nodes(snapshot, {}, frozenset())
         state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
         resources = {name for _, sizes in grouped.groups for sized in sizes for name in sized.requests} | {"pods"}
         launch_options = build_launch_options((), {}, daemons, {}, resources)

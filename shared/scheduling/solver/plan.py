@@ -54,12 +54,7 @@ class Plan:
         self.packer = Packer(self.bins, cheapest_per_pod=cheapest_per_pod)
         self.pending_groups = PendingGroups(checker, self.topology, groups, policies)
         self.host_affinity = HostAffinity(checker, self.topology.domain_counts)
-        pods_with_anti_affinity = [
-            pod
-            for node in state_nodes.nodes
-            for pod in node.pods
-            if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
-        ]
+        pods_with_anti_affinity = [pod for node in state_nodes.nodes for pod in node.pods_with_anti_affinity]
         self.topology.count_scheduled_pods(self.existing_capacity.host_counts, state_nodes, pods_with_anti_affinity)
 
     def rank(self) -> tuple[int, int, float]:

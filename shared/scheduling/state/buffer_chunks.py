@@ -7,7 +7,7 @@ reports it and is never read, so a decision doesn't wait until the status was wr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.kubernetes import Pod
@@ -20,7 +20,7 @@ from shared.scheduling.state import buffer_demand
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from shared.api.capacity_buffer import CapacityBufferSpec
     from shared.api.kubernetes import PodTemplate
@@ -80,23 +80,15 @@ def resolved_buffers(snapshot: Snapshot) -> tuple[ResolvedBuffer, ...]:
         ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.buffer.key)
         return tuple(resolve(objects, snapshot) for objects in ordered)
 
-    return _derived(snapshot, "resolved_buffers", resolve_all)
+    return snapshot.derive("resolved_buffers", resolve_all)
 
 
 def chunk_pods(snapshot: Snapshot) -> Mapping[str, Pod]:
     """The virtual pods of all buffers, by key."""
-    return _derived(
-        snapshot,
+    return snapshot.derive(
         "chunk_pods",
         lambda: {pod.key: pod for buffer in resolved_buffers(snapshot) for pod in buffer.pods()},
     )
-
-
-def _derived(snapshot: Snapshot, name: str, derive: Callable[[], T]) -> T:
-    """The value as it was derived before: consolidation asks for it in each of thousands of simulations."""
-    if name not in snapshot.derived:
-        snapshot.derived[name] = derive()
-    return cast("T", snapshot.derived[name])
 
 
 def resolve(objects: BufferObjects, snapshot: Snapshot) -> ResolvedBuffer:

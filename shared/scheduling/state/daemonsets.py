@@ -72,8 +72,10 @@ def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
     DaemonSets is launched in vain.
     """
-    if not snapshot.daemon_sets:
-        return ()
+    return snapshot.derive("daemon_set_pods", lambda: _daemon_set_pods(snapshot)) if snapshot.daemon_sets else ()
+
+
+def _daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     newest_pods = _newest_pods(snapshot.pods)
     pods: list[DaemonSetPod] = []
     for daemon_set in sorted(snapshot.daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OfferingKey = tuple[tuple[str, str], ...]
 """The labels of an offering: zone, capacity type, and any that only this offering has."""
 
-_MAX_CACHED = 8
+_MAX_CACHED = 64
 _cached: dict[int, tuple[tuple[InstanceType, ...], InstanceTypeArrays]] = {}
 
 
@@ -184,4 +184,5 @@ def _offerings(types: list[InstanceType]) -> tuple[tuple[OfferingKey, ...], Bool
 
 def _offering_key(offering: Offering) -> OfferingKey:
     labels = {normalize_key(k): v for k, v in offering.labels.items()}
-    return tuple(sorted({**labels, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}.items()))
+    own = {**labels, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}
+    return tuple(sorted((key, value) for key, value in own.items() if value))

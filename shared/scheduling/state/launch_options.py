@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
+from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.quantity import QuantityError, Resources, parse_resources
 from shared.instance_types.instance_type import is_bare_metal
 from shared.scheduling.rules.requirements import (
@@ -124,7 +125,7 @@ def template_requirements(pool: NodePool) -> Requirements:
     """
     spec = pool.spec.template.spec
     requirements = intersect(parse(spec.requirements), label_requirements(pool.spec.template.metadata.labels))
-    requirements[NODEPOOL] = only(pool.name)
+    requirements[NODEPOOL] = ABSENT if pool.kind == NODE_GROUP_KIND else only(pool.name)
     if spec.node_class_ref.name:
         requirements[NODECLASS] = only(spec.node_class_ref.name)
     conflict = conflicting_key(requirements)

@@ -8,6 +8,7 @@ group is evaluated against all nodes at once.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +22,7 @@ from shared.api.taints import same_taint
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import VolumeError
+from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import (
     LabelColumn,
     allowed_in,
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.rules.volume_topology import MountedVolume, Storage
-    from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.snapshot import Snapshot
 
     Bools = NDArray[np.bool_]
@@ -54,7 +55,7 @@ _EPHEMERAL_TAINTS = (
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class StateNode(Struct, kw_only=True, eq=False):
+class StateNode(Struct, kw_only=True, eq=False, dict=True):
     """A node, or a NodeClaim whose node is on its way.
 
     ``available`` is what its pods and its DaemonSets' pods leave; ``ports`` are the host ports that they take.
@@ -70,6 +71,17 @@ class StateNode(Struct, kw_only=True, eq=False):
     pods: tuple[Pod, ...]
     volume_limits: Mapping[str, int]
     ports: frozenset[HostPort] = frozenset()
+
+    @cached_property
+    def pods_with_claims(self) -> tuple[Pod, ...]:
+        """Its pods that mount PersistentVolumeClaims."""
+        return tuple(pod for pod in self.pods if mounts_claims(pod.spec))
+
+    @cached_property
+    def pods_with_anti_affinity(self) -> tuple[Pod, ...]:
+        """Its pods with anti-affinity, which repel others."""
+        affinities = ((pod, pod.spec.affinity) for pod in self.pods)
+        return tuple(pod for pod, affinity in affinities if affinity is not None and affinity.pod_anti_affinity)
 
 
 class StateNodes(Struct, eq=False):
@@ -106,50 +118,56 @@ class StateNodes(Struct, eq=False):
 
 
 def build_state_nodes(
-    snapshot: Snapshot,
-    instance_types: Mapping[str, tuple[InstanceType, ...]],
-    daemons: Sequence[DaemonSetPod],
-    leaving: frozenset[str],
+    snapshot: Snapshot, instance_types: Mapping[str, tuple[InstanceType, ...]], leaving: frozenset[str]
 ) -> StateNodes:
     """The state of all nodes; those of ``leaving`` or being deleted only count against limits.
 
     ``instance_types`` by NodePool serve NodeClaims that aren't launched yet.
     """
-    builder = _Builder(snapshot, instance_types, daemons, leaving)
-    for node in snapshot.nodes:
-        builder.add_node(node)
-    for claim in snapshot.node_claims:
-        builder.add_claim(claim)
-    nodes = sorted(builder.nodes, key=lambda node: (not node.initialized, node.name))
-    return StateNodes(tuple(nodes), builder.usage, builder.node_counts, frozenset(builder.leaving_nodes))
+    present = snapshot.derive("present_nodes", lambda: _PresentNodes(snapshot))
+    nodes = [p.node for p in present.nodes if not (p.is_leaving or p.is_disrupted) and p.names.isdisjoint(leaving)]
+    leaving_nodes = frozenset(p.node.name for p in present.nodes if p.is_leaving or not p.names.isdisjoint(leaving))
+    usage, node_counts = dict(present.usage), dict(present.node_counts)
+    for claim in present.claims_without_node:
+        node = _from_claim(claim, instance_types)
+        _count(node, usage, node_counts)
+        if claim.metadata.deletion_timestamp is None and claim.name not in leaving:
+            nodes.append(present.less_pods(node))
+    nodes.sort(key=lambda node: (not node.initialized, node.name))
+    return StateNodes(tuple(nodes), usage, node_counts, leaving_nodes)
 
 
-class _Builder:
-    """Collects nodes, then the NodeClaims that have none yet."""
+def _count(node: StateNode, usage: dict[str, Resources], node_counts: dict[str, int]) -> None:
+    if node.node_pool:
+        usage[node.node_pool] = add(usage.get(node.node_pool, {}), node.capacity)
+        node_counts[node.node_pool] = node_counts.get(node.node_pool, 0) + 1
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        instance_types: Mapping[str, tuple[InstanceType, ...]],
-        daemons: Sequence[DaemonSetPod],
-        leaving: frozenset[str],
-    ) -> None:
-        self.nodes: list[StateNode] = []
+
+class _PresentNode(Struct, eq=False):
+    """A node less its pods; ``names`` are its own and its NodeClaim's.
+
+    ``is_leaving``: it is being deleted. ``is_disrupted``: it has the taint.
+    """
+
+    node: StateNode
+    names: frozenset[str]
+    is_leaving: bool
+    is_disrupted: bool
+
+
+class _PresentNodes:
+    """The nodes of a snapshot, their usage, and the NodeClaims that have none yet: the same in all simulations."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.nodes: list[_PresentNode] = []
         self.usage: dict[str, Resources] = {}
         self.node_counts: dict[str, int] = {}
-        self.leaving_nodes: set[str] = set()
-        self._instance_types = instance_types
-        self._daemons = daemons
-        self._leaving = leaving
-        self._claims_with_node: set[str] = set()
+        self._daemons = daemon_set_pods(snapshot)
         self._requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
         self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
         self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
-        self._pods_by_node: defaultdict[str, list[Pod]] = defaultdict(list)
-        for pod in snapshot.pods:
-            if pod.spec.node_name and not is_terminal(pod):
-                self._pods_by_node[pod.spec.node_name].append(pod)
-        self._volume_limits = {
+        pods_of = pods_by_node(snapshot)
+        volume_limits = {
             csi_node.metadata.name: {
                 driver.name: driver.allocatable.count
                 for driver in csi_node.spec.drivers
@@ -157,40 +175,34 @@ class _Builder:
             }
             for csi_node in snapshot.csi_nodes
         }
+        with_node: set[str] = set()
+        for node in snapshot.nodes:
+            name = node.metadata.name
+            claim = self._claim(node)
+            if claim is not None:
+                with_node.add(claim.name)
+            pods = (pod for pod in pods_of.get(name, ()) if not is_terminal(pod))
+            self._add(node, claim, _from_node(node, claim, pods, volume_limits.get(name, {})))
+        self.claims_without_node = [claim for claim in snapshot.node_claims if claim.name not in with_node]
 
-    def add_node(self, node: Node) -> None:
-        name = node.metadata.name
-        claim = self._claim_by_node.get(name)
+    def _claim(self, node: Node) -> NodeClaim | None:
+        claim = self._claim_by_node.get(node.metadata.name)
         if claim is None and node.spec.provider_id:
             claim = self._claim_by_provider_id.get(node.spec.provider_id)
-        if claim is not None:
-            self._claims_with_node.add(claim.name)
-        state_node = _from_node(node, claim, self._pods_by_node.get(name, ()), self._volume_limits.get(name, {}))
-        self._count_usage(state_node)
-        if self._is_leaving(node, claim):
-            self.leaving_nodes.add(name)
-        elif not any(t.key == names.DISRUPTED_TAINT for t in node.spec.taints):
-            self.nodes.append(self._less_pods(state_node))
+        return claim
 
-    def _is_leaving(self, node: Node, claim: NodeClaim | None) -> bool:
-        if node.metadata.deletion_timestamp or node.metadata.name in self._leaving:
-            return True
-        return claim is not None and bool(claim.metadata.deletion_timestamp or claim.name in self._leaving)
+    def _add(self, node: Node, claim: NodeClaim | None, state_node: StateNode) -> None:
+        _count(state_node, self.usage, self.node_counts)
+        owners = (node,) if claim is None else (node, claim)
+        present = _PresentNode(
+            node=self.less_pods(state_node),
+            names=frozenset(owner.metadata.name for owner in owners),
+            is_leaving=any(owner.metadata.deletion_timestamp for owner in owners),
+            is_disrupted=any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints),
+        )
+        self.nodes.append(present)
 
-    def add_claim(self, claim: NodeClaim) -> None:
-        if claim.name in self._claims_with_node:
-            return
-        state_node = _from_claim(claim, self._instance_types)
-        self._count_usage(state_node)
-        if claim.metadata.deletion_timestamp is None and claim.name not in self._leaving:
-            self.nodes.append(self._less_pods(state_node))
-
-    def _count_usage(self, node: StateNode) -> None:
-        if node.node_pool:
-            self.usage[node.node_pool] = add(self.usage.get(node.node_pool, {}), node.capacity)
-            self.node_counts[node.node_pool] = self.node_counts.get(node.node_pool, 0) + 1
-
-    def _less_pods(self, node: StateNode) -> StateNode:
+    def less_pods(self, node: StateNode) -> StateNode:
         """The node less its pods, and less DaemonSets' pods that don't run there yet."""
         available = dict(node.available)
         daemon_requests: Resources = {}
@@ -226,6 +238,18 @@ class _Builder:
         return requests_and_ports
 
 
+def pods_by_node(snapshot: Snapshot) -> Mapping[str, Sequence[Pod]]:
+    """The pods by the name of their node, terminal ones too; those without a node by an empty name."""
+
+    def by_node() -> dict[str, list[Pod]]:
+        pods: defaultdict[str, list[Pod]] = defaultdict(list)
+        for pod in snapshot.pods:
+            pods[pod.spec.node_name].append(pod)
+        return dict(pods)
+
+    return snapshot.derive("pods_by_node", by_node)
+
+
 def with_pods(state_nodes: StateNodes, pods_by_node: Mapping[str, Sequence[Pod]]) -> StateNodes:
     """The nodes less these pods, by the name of their node; the requests of all must be valid."""
 
@@ -255,9 +279,7 @@ def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, f
         if not node.volume_limits:
             continue
         mounted: set[MountedVolume] = set()
-        for pod in node.pods:
-            if not mounts_claims(pod.spec):
-                continue
+        for pod in node.pods_with_claims:
             try:
                 mounted |= storage.volumes_of(pod).mounted_volumes
             except (VolumeError, RequirementError):

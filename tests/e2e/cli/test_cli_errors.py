@@ -132,7 +132,7 @@ def test_a_rejected_token_and_a_forbidden_user(tmp_path: Path) -> None:
     with Server(Store(now=lambda: datetime.now(UTC)), authorize=lambda *_: False) as server:
         path.write_text(server.kubeconfig())
         done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
-        assert_one_line_error(done, "plan", "forbidden", "get and list")
+        assert_one_line_error(done, "plan", "forbidden", "lists the permissions that commands need")
 
 
 def test_a_denied_aws_action_is_named(desk: Desk) -> None:
@@ -155,7 +155,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
         broken.write_text(text)
         assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", message, code=2)
     assert_one_line_error(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
-    allowed = "is not pod, node, nodepool, nodeclaim or buffer"
+    allowed = "is not pod, node, nodepool, nodeclaim, nodegroup or buffer"
     assert_one_line_error(call("explain", "thing", "x"), "explain", allowed, code=2)
 
 

@@ -63,7 +63,7 @@ class Account:
     def preflight(self, *arguments: str, name: str = CLUSTER) -> CommandResult:
         at_desk = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
         with runtime.using(at_desk):
-            return call("preflight", name, *arguments, env={"KUBECONFIG": str(self.kubeconfig)})
+            return call("preflight", name, "--relay", "pod", *arguments, env={"KUBECONFIG": str(self.kubeconfig)})
 
     def findings(self, *arguments: str) -> list[dict[str, str]]:
         """What isn't passed."""
@@ -224,6 +224,13 @@ STATES: dict[str, tuple[Callable[[Account], AbstractContextManager[None]], tuple
         "concurrency quota",
         "10 of 10 concurrent executions are unreserved",
         "L-B99A9384",
+    ),
+    "quota-of-the-webhook": (
+        lambda a: backends.replaced(a.world.aws.settings, "concurrent_executions", 104),
+        ("--relay", "webhook"),
+        "concurrency quota",
+        "the webhook function reserves 5",
+        "leave -c relay=webhook out",
     ),
     "full-subnet": (
         lambda a: backends.replaced(a.ec2.get_subnet(a.subnets[1]), "_available_ip_addresses", 3),

@@ -27,7 +27,11 @@ TYPES = ("t3.medium", "m7g.large", "m5.large", "m5.xlarge", "r5.large", "g5.xlar
 """Those that EC2 has here: all of them would take seconds a test."""
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CONTEXT: Any = SimpleNamespace(
-    function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="request"
+    function_name="catalog",
+    memory_limit_in_mb=512,
+    invoked_function_arn="arn",
+    aws_request_id="request",
+    get_remaining_time_in_millis=lambda: 300_000,
 )
 
 
@@ -84,7 +88,7 @@ class World:
         return self.load()
 
     def load(self) -> InstanceTypeCatalog:
-        return catalog_store.load(aws.s3(), BUCKET, CLUSTER, max_age=None)
+        return catalog_store.load(aws.s3(), BUCKET, max_age=None)
 
 
 @pytest.fixture
@@ -207,11 +211,11 @@ def test_a_catalog_that_is_too_old_counts_as_missing(world: World) -> None:
     world.run({"refresh": "types"})
     world.now += timedelta(days=2)
     with pytest.raises(catalog_store.CatalogMissingError, match="2 days"):
-        catalog_store.load(aws.s3(), BUCKET, CLUSTER, max_age=timedelta(days=1))
+        catalog_store.load(aws.s3(), BUCKET, max_age=timedelta(days=1))
 
 
 def test_a_malformed_catalog_counts_as_missing(world: World) -> None:
-    aws.s3().put_object(Bucket=BUCKET, Key=catalog_store.key(CLUSTER), Body=b"garbage")
+    aws.s3().put_object(Bucket=BUCKET, Key=catalog_store.KEY, Body=b"garbage")
     with pytest.raises(catalog_store.CatalogMissingError, match="not a catalog"):
         world.load()
     assert world.run(missing()).hardware

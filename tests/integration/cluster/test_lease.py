@@ -11,6 +11,7 @@ import pytest
 
 from local.kubernetes.apiserver.http import Response
 from shared.cluster import resources
+from shared.cluster.cluster_pause import write_annotations
 from shared.cluster.errors import UnavailableError
 from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, LeaseRaceError, hold, run_exclusively
 
@@ -110,6 +111,21 @@ def test_a_function_that_lost_the_lease_says_so_and_releases_nothing(
     assert [(r.levelname, r.message) for r in caplog.records if r.name == "shared.cluster.lease"] == [
         ("INFO", "slow released no lease: another function has acquired it")
     ]
+
+
+def test_a_pause_ends_the_decision_that_is_being_made_and_leaves_the_lease_free(
+    make_client: Callable[[], Client], clock: Clock
+) -> None:
+    client, user = make_client(), make_client()
+    with hold(client, cluster="demo", holder="a", now=clock.now) as lease:
+        write_annotations(user, {"tenon.sh/paused": "true"}, cluster="demo")
+        with pytest.raises(LeaseLostError, match="or it was changed"):
+            lease.check()
+    with hold(client, cluster="demo", holder="b", now=clock.now) as lease:
+        assert lease.annotations == {"tenon.sh/paused": "true"}
+    write_annotations(user, {"tenon.sh/paused": None}, cluster="demo")
+    with hold(client, cluster="demo", holder="c", now=clock.now) as lease:
+        assert not lease.annotations
 
 
 def test_check_renews_the_lease(client: Client, clock: Clock) -> None:

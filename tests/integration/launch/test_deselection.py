@@ -55,10 +55,10 @@ def test_a_resource_that_two_answers_leave_out_stays_selected(account: Account, 
     node_class = account.node_class()
     first = account.status(node_class, now=NOW)
     LeftOut(field, answers=2, every=every)
-    second = at_minute(account, node_class, first, 1)
+    second = at_minute(account, node_class, first, 5)
     assert selected(second, field) == selected(first, field)
     assert is_true(second.conditions, "Ready")
-    third = at_minute(account, node_class, second, 2)
+    third = at_minute(account, node_class, second, 6)
     assert selected(third, field) == selected(first, field)
 
 
@@ -67,9 +67,9 @@ def test_a_resource_that_is_gone_for_two_looks_is_no_longer_selected(account: Ac
     node_class = account.node_class()
     first = account.status(node_class, now=NOW)
     LeftOut(field, answers=100, every=True)
-    second = at_minute(account, node_class, first, 1)
+    second = at_minute(account, node_class, first, 5)
     assert is_true(second.conditions, "Ready")
-    third = at_minute(account, node_class, second, 2)
+    third = at_minute(account, node_class, second, 6)
     assert selected(third, field) == set()
     assert not is_true(third.conditions, RESOURCES[field][2])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from shared.api.nodeclass import (
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def status_reason_message(status: EC2NodeClassStatus, type_: str) -> tuple[str, str, str]:
@@ -175,12 +177,17 @@ def test_a_corrected_class_is_ready_at_once_and_keeps_its_other_transition_times
     assert condition(after.conditions, "AMIsReady") == condition(status.conditions, "AMIsReady")
 
 
-def test_lookups_are_cached_for_a_minute(account: Account) -> None:
-    account.status(account.node_class())
+def test_lookups_are_cached_for_five_minutes_once_they_are_confirmed(account: Account) -> None:
+    known = msgspec.structs.replace(account.node_class(), status=account.status(account.node_class(), now=NOW))
     calls: list[str] = []
     aws.ec2().meta.events.register("before-call", lambda model, **_: calls.append(model.name))
-    account.status(account.node_class())
+    account.status(known, now=NOW)
+    assert calls, "a new class is looked up again"
+    calls.clear()
+    account.status(known, now=NOW + timedelta(minutes=4))
     assert calls == []
+    account.status(known, now=NOW + timedelta(minutes=5))
+    assert calls
 
 
 @pytest.mark.parametrize(

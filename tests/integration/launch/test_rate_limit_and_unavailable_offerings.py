@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -76,10 +77,24 @@ class Clock:
         self.moment += timedelta(seconds=seconds)
 
 
+class ClockOfEachThread(threading.local):
+    """A clock for each thread: one that waits doesn't let time pass for those that are about to wait too."""
+
+    def __init__(self, start: datetime) -> None:
+        self.moment = start
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def sleep(self, seconds: float) -> None:
+        self.moment += timedelta(seconds=seconds)
+
+
 def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_throttled(
     account: Account, table: str
 ) -> None:
-    clock, node_class, types = Clock(), account.ready(), [account.instance_type("m5.large", spot=0.03)]
+    clock = ClockOfEachThread(runtime.current().now())
+    node_class, types = account.ready(), [account.instance_type("m5.large", spot=0.03)]
     claims = [account.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
     with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
         rate_limiter = RateLimiter(aws.dynamodb(), table)

@@ -11,12 +11,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ALL = frozenset(
-    {"provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "buffers", "relay"}
-)
+    {
+        "provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog", "buffers", "nodegroups",
+        "relay",
+    }
+)  # fmt: skip
 LAUNCHES = frozenset({"provisioner", "disruption", "interruption"})
 RESOLVES_NODE_CLASSES = LAUNCHES | {"lifecycle"}
+READS_CLUSTER = RESOLVES_NODE_CLASSES | {"nodegroups"}
+GROWS_NODE_GROUPS = frozenset({"provisioner", "interruption"})
+SCALES_NODE_GROUPS = GROWS_NODE_GROUPS | {"nodegroups"}
 NOBODY: frozenset[str] = frozenset()
-WITH_QUEUES = ("provisioner", "disruption", "termination", "interruption", "buffers")
+WITH_QUEUES = ("provisioner", "disruption", "termination", "interruption", "buffers", "nodegroups")
 _ONLY_CLUSTER = {"kubernetes.io/cluster/demo": "owned"}
 _OTHERS = {"kubernetes.io/cluster/other": "owned", "karpenter.sh/nodepool": "default"}
 
@@ -86,8 +92,8 @@ def _node_role(targets: Targets) -> str:
     return targets.cloud.deployed.outputs["NodeRoleArn"].rsplit("/", 1)[-1]
 
 
-def _event(source: str, bus: str) -> Callable[[Targets], Mapping[str, Any]]:
-    entry = {"Source": source, "DetailType": "Nodes Emptied", "Detail": "{}", "EventBusName": bus}
+def _event(source: str, bus: str, about: str = "Nodes Emptied") -> Callable[[Targets], Mapping[str, Any]]:
+    entry = {"Source": source, "DetailType": about, "Detail": "{}", "EventBusName": bus}
     return lambda _: {"Entries": [entry]}
 
 
@@ -160,8 +166,8 @@ _TERMINATING = (
 )
 _SEEN = ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeSpotInstanceRequests")
 _READING = (
-    _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES_NODE_CLASSES | {"termination"}),
-    _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption"})),
+    _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES_NODE_CLASSES | {"termination", "nodegroups"}),
+    _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption", "nodegroups"})),
     _ec2("see images", "DescribeImages", _fixed(), RESOLVES_NODE_CLASSES),
     _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
     _ec2("see templates", "DescribeLaunchTemplates", _fixed(), frozenset({"lifecycle"})),
@@ -257,7 +263,7 @@ _KEEPING = (
 )  # fmt: skip
 _REST = (
     Call(name="reach the cluster", service="eks", operation="DescribeCluster", params=_fixed(name="demo"),
-         roles=RESOLVES_NODE_CLASSES | {"termination", "buffers"}),
+         roles=READS_CLUSTER | {"termination", "buffers", "relay"}),
     Call(name="reach another cluster", service="eks", operation="DescribeCluster", params=_fixed(name="other")),
     Call(name="delete the cluster", service="eks", operation="DeleteCluster", params=_fixed(name="demo")),
     Call(name="read a public parameter", service="ssm", operation="GetParameter",
@@ -280,6 +286,13 @@ _REST = (
     Call(name="see all alarms", service="cloudwatch", operation="DescribeAlarms", params=_fixed()),
     Call(name="say a hint", service="events", operation="PutEvents",
          params=_event("tenon.functions", "tenon-demo"), roles=frozenset({"provisioner", "interruption"})),
+    Call(name="say what happens to a node group", service="events", operation="PutEvents",
+         params=_event("tenon.functions", "tenon-demo", "Node Group Scaled Down"),
+         roles=frozenset({"provisioner", "interruption", "nodegroups"})),
+    Call(name="say what happens to a node group as EC2", service="events", operation="PutEvents",
+         params=_event("aws.ec2", "tenon-demo", "Node Group Scaled Down")),
+    Call(name="say what happens to a node group on the default bus", service="events", operation="PutEvents",
+         params=_event("tenon.functions", "default", "Node Group Scaled Down")),
     Call(name="say a hint as the relay", service="events", operation="PutEvents",
          params=_event("tenon.relay", "tenon-demo"), roles=frozenset({"relay"})),
     Call(name="say a hint as EC2", service="events", operation="PutEvents", params=_event("aws.ec2", "tenon-demo")),
@@ -289,4 +302,47 @@ _REST = (
          params=_event("tenon.relay", "default")),
 )  # fmt: skip
 
-CALLS: tuple[Call, ...] = (*_LAUNCHING, *_TAGGING, *_TERMINATING, *_READING, *_ROLES, *_QUEUES, *_KEEPING, *_REST)
+_NODE_GROUPS = (
+    Call(name="see node groups", service="autoscaling", operation="DescribeAutoScalingGroups", params=_fixed(),
+         roles=SCALES_NODE_GROUPS),
+    Call(name="see failed launches", service="autoscaling", operation="DescribeScalingActivities",
+         params=_fixed(AutoScalingGroupName="own"), roles=GROWS_NODE_GROUPS),
+    Call(name="grow a node group", service="autoscaling", operation="SetDesiredCapacity",
+         params=_fixed(AutoScalingGroupName="own", DesiredCapacity=1), roles=GROWS_NODE_GROUPS),
+    Call(name="grow another cluster's node group", service="autoscaling", operation="SetDesiredCapacity",
+         params=_fixed(AutoScalingGroupName="foreign", DesiredCapacity=1)),
+    Call(name="remove an instance of no node group", service="autoscaling",
+         operation="TerminateInstanceInAutoScalingGroup",
+         params=lambda targets: {"InstanceId": targets.untagged, "ShouldDecrementDesiredCapacity": True}),
+    *(
+        Call(name=f"{operation} of {group}", service="autoscaling", operation=operation,
+             params=_fixed(AutoScalingGroupName=group, LifecycleHookName="h", LifecycleActionResult="CONTINUE"),
+             roles=frozenset({"nodegroups"}) if group == "own" else NOBODY)
+        for operation in ("CompleteLifecycleAction", "RecordLifecycleActionHeartbeat")
+        for group in ("own", "foreign")
+    ),
+    Call(name="see hooks", service="autoscaling", operation="DescribeLifecycleHooks",
+         params=_fixed(AutoScalingGroupName="own"), roles=frozenset({"nodegroups"})),
+    Call(name="continue drains of node groups", service="sqs", operation="SendMessage",
+         params=_to("NodegroupsQueueUrl"), roles=frozenset({"nodegroups"})),
+    Call(name="see node groups of another Region", service="autoscaling", operation="DescribeAutoScalingGroups",
+         params=_fixed(), region="eu-x"),
+    Call(name="keep instances of a node group waiting", service="autoscaling", operation="PutLifecycleHook",
+         params=_fixed(AutoScalingGroupName="own", LifecycleHookName="h")),
+    Call(name="see managed node groups", service="eks", operation="ListNodegroups", params=_fixed(clusterName="demo"),
+         roles=SCALES_NODE_GROUPS),
+    Call(name="see another cluster's managed node groups", service="eks", operation="ListNodegroups",
+         params=_fixed(clusterName="other")),
+)  # fmt: skip
+
+CALLS: tuple[Call, ...] = (
+    *_LAUNCHING,
+    *_TAGGING,
+    *_TERMINATING,
+    *_READING,
+    *_ROLES,
+    *_QUEUES,
+    *_KEEPING,
+    *_REST,
+    *_NODE_GROUPS,
+)

@@ -56,12 +56,33 @@ class Targets:
         return self.cloud.deployed.outputs["TableName"]
 
 
+def auto_scaling_group(name: str, cluster: str, *, image: str, subnet: str) -> None:
+    """An empty group with Cluster Autoscaler's tag for a cluster."""
+    data: Any = {"ImageId": image, "InstanceType": "m5.large"}
+    boto3.client("ec2").create_launch_template(LaunchTemplateName=f"group-{name}", LaunchTemplateData=data)
+    tag: Any = {"Key": f"k8s.io/cluster-autoscaler/{cluster}", "Value": "owned", "PropagateAtLaunch": False}
+    boto3.client("autoscaling").create_auto_scaling_group(
+        AutoScalingGroupName=name,
+        MinSize=0,
+        MaxSize=3,
+        LaunchTemplate={"LaunchTemplateName": f"group-{name}", "Version": "$Default"},
+        VPCZoneIdentifier=subnet,
+        Tags=[{**tag, "ResourceId": name, "ResourceType": "auto-scaling-group"}],
+    )
+
+
 @pytest.fixture(scope="module")
 def targets() -> Iterator[Targets]:
     clock = Clock(datetime(2026, 11, 21, 12, tzinfo=UTC))
     with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
         account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
-        context = {"bundle": "source", "clusterSide": "printed", "bufferQueues": "orders", "bufferAlarms": "latency"}
+        context = {
+            "bundle": "source",
+            "clusterSide": "printed",
+            "bufferQueues": "orders",
+            "bufferAlarms": "latency",
+            "nodeGroups": "on",
+        }
         cloud.deploy(assembly.cached(cluster=CLUSTER, root=assembly.CHECKOUT, context=context))
         ec2, iam, s3 = boto3.client("ec2"), boto3.client("iam"), boto3.client("s3")
         trust = '{"Version": "2012-10-17", "Statement": []}'
@@ -72,6 +93,8 @@ def targets() -> Iterator[Targets]:
         s3.create_bucket(Bucket="others")
         s3.put_object(Bucket="others", Key="k", Body=b"")
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+        for name, cluster in (("own", CLUSTER), ("foreign", "other")):
+            auto_scaling_group(name, cluster, image=image, subnet=next(iter(account.subnets.values())))
 
         def instance(tags: dict[str, str]) -> str:
             targets: Any = {"TagSpecifications": [{"ResourceType": "instance", "Tags": tag_list(tags)}]} if tags else {}

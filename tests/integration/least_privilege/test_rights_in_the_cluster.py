@@ -19,7 +19,14 @@ from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
 from shared.cluster.connect import to_server
 from shared.cluster.eks_token import presign
 from shared.cluster.errors import ApiError
-from tests.integration.least_privilege.calls import ALL, LAUNCHES, NOBODY, RESOLVES_NODE_CLASSES
+from tests.integration.least_privilege.calls import (
+    ALL,
+    LAUNCHES,
+    NOBODY,
+    READS_CLUSTER,
+    RESOLVES_NODE_CLASSES,
+    SCALES_NODE_GROUPS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,8 +38,10 @@ CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
 POOLS = Kind("karpenter.sh", "v1", "nodepools", "NodePool")
 CLASSES = Kind("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass")
 BUFFERS = Kind("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer")
-WATCHES = RESOLVES_NODE_CLASSES | {"relay"}
-CLUSTER = RESOLVES_NODE_CLASSES | {"termination"}
+STATUS = "cluster-autoscaler-status"
+WATCHES = READS_CLUSTER | {"relay"}
+CLUSTER = READS_CLUSTER | {"termination"}
+HOLD_LEASES = LAUNCHES | {"lifecycle", "nodegroups"}
 
 
 class Right(NamedTuple):
@@ -43,37 +52,38 @@ class Right(NamedTuple):
     below: str = ""
     namespace: str = ""
     may: frozenset[str] = NOBODY
+    name: str = "x"
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.kind.plural}{self.below and '/'}{self.below} {self.namespace}".strip()
+        return f"{self.verb} {self.kind.plural}{self.below and '/'}{self.below} {self.namespace} {self.name}".strip()
 
 
 RIGHTS = (
     Right("list", kinds.PODS, may=CLUSTER | {"relay"}),
     Right("watch", kinds.PODS, may=WATCHES),
-    Right("delete", kinds.PODS, namespace="default", may=frozenset({"termination"})),
+    Right("delete", kinds.PODS, namespace="default", may=frozenset({"termination", "nodegroups"})),
     Right("get", kinds.PODS),
     Right("list", kinds.POD_DISRUPTION_BUDGETS, may=WATCHES | {"termination"}),
     Right("watch", kinds.POD_DISRUPTION_BUDGETS, may=frozenset({"relay"})),
     Right("get", kinds.POD_DISRUPTION_BUDGETS),
-    Right("list", kinds.LIMIT_RANGES, may=RESOLVES_NODE_CLASSES),
+    Right("list", kinds.LIMIT_RANGES, may=READS_CLUSTER),
     Right("watch", kinds.LIMIT_RANGES),
     Right("patch", kinds.LIMIT_RANGES, namespace="default"),
     Right("patch", kinds.POD_DISRUPTION_BUDGETS, namespace="default"),
     Right("patch", kinds.POD_DISRUPTION_BUDGETS, "status", "default"),
-    Right("create", kinds.PODS, "eviction", "default", may=frozenset({"termination"})),
+    Right("create", kinds.PODS, "eviction", "default", may=frozenset({"termination", "nodegroups"})),
     Right("create", kinds.PODS, "binding", "default"),
     Right("create", kinds.PODS, "exec", "default"),
     Right("create", kinds.PODS, namespace="default"),
     Right("patch", kinds.PODS, namespace="default"),
-    Right("patch", kinds.NODES, may=frozenset({"lifecycle", "disruption", "termination", "interruption"})),
+    Right("patch", kinds.NODES, may=CLUSTER - {"provisioner"}),
     Right("delete", kinds.NODES, may=frozenset({"termination"})),
     Right("create", kinds.NODES),
     Right("watch", kinds.NODES, may=frozenset({"relay"})),
     Right("list", CLAIMS, may=CLUSTER | {"relay"}),
     Right("watch", CLAIMS, may=frozenset({"relay"})),
     Right("create", CLAIMS, may=LAUNCHES),
-    Right("delete", CLAIMS, may=CLUSTER),
+    Right("delete", CLAIMS, may=RESOLVES_NODE_CLASSES | {"termination"}),
     Right("update", CLAIMS),
     Right("watch", POOLS, may=frozenset({"relay"})),
     Right("get", POOLS, may=frozenset({"lifecycle", "termination"})),
@@ -94,17 +104,36 @@ RIGHTS = (
         right
         for kind in (kinds.POD_TEMPLATES, kinds.DEPLOYMENTS, kinds.STATEFUL_SETS, kinds.REPLICA_SETS)
         for right in (
-            Right("get", kind, namespace="default", may=RESOLVES_NODE_CLASSES),
+            Right("get", kind, namespace="default", may=READS_CLUSTER),
             *(Right(verb, kind) for verb in ("list", "watch", "patch")),
         )
     ),
     Right("create", kinds.EVENTS, namespace="default", may=CLUSTER | {"buffers"}),
     Right("list", kinds.EVENTS, namespace="default", may=frozenset({"provisioner", "interruption"})),
     Right("watch", kinds.EVENTS, namespace="default"),
-    Right("patch", kinds.LEASES, namespace="kube-system", may=LAUNCHES | {"lifecycle"}),
+    Right("patch", kinds.LEASES, namespace="kube-system", may=HOLD_LEASES),
+    *(
+        Right(verb, kinds.LEASES, namespace="kube-system", name="tenon-relay", may=HOLD_LEASES | {"relay"})
+        for verb in ("get", "patch")
+    ),
+    Right("create", kinds.LEASES, namespace="kube-system", may=HOLD_LEASES | {"relay"}),
     Right("patch", kinds.LEASES, namespace="default"),
     Right("delete", kinds.LEASES, namespace="kube-node-lease", may=frozenset({"lifecycle"})),
     Right("delete", kinds.LEASES, namespace="kube-system"),
+    Right("list", kinds.CONFIG_MAPS, namespace="kube-system"),
+    Right("get", kinds.CONFIG_MAPS, namespace="kube-system"),
+    Right("get", kinds.CONFIG_MAPS, namespace="kube-system", name="tenon-node-groups", may=SCALES_NODE_GROUPS),
+    Right("patch", kinds.CONFIG_MAPS, namespace="kube-system", name="tenon-node-groups"),
+    Right("patch", kinds.CONFIG_MAPS, namespace="kube-system"),
+    Right("delete", kinds.CONFIG_MAPS, namespace="kube-system", name=STATUS),
+    Right("create", kinds.CONFIG_MAPS, namespace="kube-system", may=frozenset({"nodegroups"})),
+    *(
+        Right(verb, kinds.CONFIG_MAPS, namespace="kube-system", name=STATUS, may=frozenset({"nodegroups"}))
+        for verb in ("get", "patch")
+    ),
+    Right("get", kinds.SECRETS, namespace="kube-system", name="tenon-node-groups"),
+    Right("get", kinds.SECRETS, namespace="kube-system", name=STATUS),
+    Right("create", kinds.SECRETS, namespace="kube-system"),
     *(
         Right(verb, kind, namespace="default")
         for kind in (kinds.SECRETS, kinds.CONFIG_MAPS, kinds.SERVICE_ACCOUNTS)
@@ -120,7 +149,7 @@ RIGHTS = (
 )
 
 
-ACCESS = [*cluster_manifests.access(function_sizes.ALL)[1:], *cluster_manifests.relay_access()]
+ACCESS = [*cluster_manifests.access(function_sizes.ALL, node_groups=True)[1:], *cluster_manifests.relay_access()]
 GIVEN = {
     (group, resource, obj["metadata"].get("namespace", ""))
     for obj in ACCESS
@@ -156,7 +185,7 @@ def cluster(targets: Targets) -> Iterator[Cluster]:
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in (
         *cluster_manifests.kinds(),
-        *cluster_manifests.access(function_sizes.ALL)[1:],
+        *cluster_manifests.access(function_sizes.ALL, node_groups=True)[1:],
         *cluster_manifests.relay_access(),
     ):
         kind = store.kind(obj["apiVersion"], obj["kind"])
@@ -166,21 +195,22 @@ def cluster(targets: Targets) -> Iterator[Cluster]:
 
 
 def token(caller: str) -> str:
-    if caller == "relay":
-        return RELAY_TOKEN
     return presign(credentials(caller), region="us-east-1", cluster="demo")
 
 
 def allows(rbac: Rbac, user: User | None, right: Right) -> bool:
     plural = f"{right.kind.plural}/{right.below}" if right.below else right.kind.plural
     kind = Kind(right.kind.group, right.kind.version, plural, right.kind.kind)
-    return user is not None and rbac(user, right.verb, kind, right.namespace, "x")
+    return user is not None and rbac(user, right.verb, kind, right.namespace, right.name)
 
 
 @pytest.mark.parametrize("right", [*RIGHTS, *NEVER], ids=str)
 def test_a_verb_is_only_allowed_to_functions_that_need_it(right: Right, cluster: Cluster) -> None:
     may = {caller for caller in ALL if allows(cluster.rbac, cluster.identities(token(caller)), right)}
     assert may == right.may
+    # The relay has the same rights as a pod, without the function's Lease.
+    pod = allows(cluster.rbac, cluster.identities(RELAY_TOKEN), right)
+    assert pod == ("relay" in right.may and right.kind != kinds.LEASES)
 
 
 RULES = [
@@ -199,11 +229,10 @@ def test_any_widened_rule_is_detected(name: str, index: int, part: str, cluster:
         if obj["metadata"]["name"] == name and len(obj.get("rules", [])) > index:
             obj["rules"][index][part] = ["*"]
         store.create(store.kind(obj["apiVersion"], obj["kind"]), obj, namespace=obj["metadata"].get("namespace", ""))
-    users = {caller: cluster.identities(token(caller)) for caller in ALL}
+    users = [(caller, cluster.identities(token(caller))) for caller in ALL]
+    users.append(("relay", cluster.identities(RELAY_TOKEN)))
     rbac = Rbac(store)
-    assert [
-        r for r in (*RIGHTS, *NEVER) for caller, user in users.items() if caller not in r.may and allows(rbac, user, r)
-    ]
+    assert [r for r in (*RIGHTS, *NEVER) for caller, user in users if caller not in r.may and allows(rbac, user, r)]
 
 
 def test_the_catalog_function_has_no_access_to_the_cluster(cluster: Cluster) -> None:

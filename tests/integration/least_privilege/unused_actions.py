@@ -125,6 +125,6 @@ UNUSED_ACTIONS: tuple[IAMRequest, ...] = (
             action="logs:DeleteLogGroup",
             resource=lambda targets, name=name: _arn(targets, f"Functions{name.capitalize()}Logs", _LOGS),  # type: ignore[misc]  # a bound default
         )
-        for name in sorted(ALL - {"relay"})
+        for name in sorted(ALL)
     ),
 )

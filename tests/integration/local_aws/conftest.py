@@ -9,6 +9,7 @@ import pytest
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from tests.integration.local_aws.rig import START, Probe, Rig
+from tests.integration.local_aws.worker_groups import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,3 +27,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
             yield Rig(cloud=cloud, clock=clock, probe=probe, folder=tmp_path)
     finally:
         del sys.modules["tenon_probe"]
+
+
+@pytest.fixture
+def groups(rig: Rig) -> Groups:
+    return Groups(rig)

@@ -8,82 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
 
 from local.aws import iam_actions, iam_policies
 from local.aws.iam_enforcement import credentials
+from tests.integration.local_aws.worker_groups import GROUP, KIND, QUICK, SOON, error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.integration.local_aws.rig import Rig
-
-IMAGE = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
-QUICK, SOON = timedelta(seconds=2), timedelta(seconds=10)
-GROUP = "workers"
-KIND = "m5.large"
-
-
-class Groups:
-    """A group of m5.large in three zones, of one to four instances, and its API."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.api: Any = boto3.client("autoscaling")
-        self.ec2: Any = boto3.client("ec2")
-        account = rig.cloud.prepare(
-            cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="Y2E="
-        )
-        self.subnets = account.subnets
-        image = boto3.client("ssm").get_parameter(Name=IMAGE)["Parameter"]["Value"]
-        self.ec2.create_launch_template(
-            LaunchTemplateName="workers", LaunchTemplateData={"ImageId": image, "InstanceType": "m5.large"}
-        )
-        rig.deploy()
-
-    def create(self, *, desired: int = 0, minimum: int = 0, maximum: int = 4, zones: int = 3) -> None:
-        self.api.create_auto_scaling_group(
-            AutoScalingGroupName=GROUP,
-            MinSize=minimum,
-            MaxSize=maximum,
-            DesiredCapacity=desired,
-            LaunchTemplate={"LaunchTemplateName": "workers", "Version": "$Latest"},
-            VPCZoneIdentifier=",".join(list(self.subnets.values())[:zones]),
-            Tags=[{"Key": "team", "Value": "a", "PropagateAtLaunch": True}, {"Key": "hidden", "Value": "b"}],
-        )
-
-    def scale(self, desired: int) -> None:
-        self.api.set_desired_capacity(AutoScalingGroupName=GROUP, DesiredCapacity=desired)
-
-    def described(self) -> dict[str, Any]:
-        group: dict[str, Any]
-        (group,) = self.api.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP])["AutoScalingGroups"]
-        return group
-
-    def states(self) -> list[str]:
-        return sorted(instance["LifecycleState"] for instance in self.described()["Instances"])
-
-    def ids(self) -> list[str]:
-        return [instance["InstanceId"] for instance in self.described()["Instances"]]
-
-    def activities(self) -> list[Any]:
-        activities: list[Any] = self.api.describe_scaling_activities(AutoScalingGroupName=GROUP)["Activities"]
-        return activities
-
-    def running(self) -> int:
-        return len(self.rig.cloud.instances.running)
-
-
-@pytest.fixture
-def groups(rig: Rig) -> Groups:
-    return Groups(rig)
-
-
-def error_of(operation: Callable[..., object], **params: object) -> tuple[str, str]:
-    with pytest.raises(ClientError) as refused:
-        operation(**params)
-    error = refused.value.response["Error"]
-    return error["Code"], error["Message"]
+    from tests.integration.local_aws.worker_groups import Groups
 
 
 def test_instances_come_seconds_later_one_to_a_zone(groups: Groups, rig: Rig) -> None:
@@ -305,7 +237,17 @@ def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, ri
 
 
 @pytest.mark.parametrize("key", ["aws:ResourceTag/team", "autoscaling:ResourceTag/team"])
-@pytest.mark.parametrize("operation", ["SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "SetDesiredCapacity",
+        "TerminateInstanceInAutoScalingGroup",
+        "CompleteLifecycleAction",
+        "RecordLifecycleActionHeartbeat",
+        "PutLifecycleHook",
+        "PutWarmPool",
+    ],
+)
 def test_scaling_is_allowed_by_the_tags_of_the_group(groups: Groups, rig: Rig, operation: str, key: str) -> None:
     groups.create(desired=1)
     rig.run_for(SOON)
@@ -333,6 +275,8 @@ def test_reading_node_groups_needs_rights_on_the_cluster_and_the_node_group(rig:
     reads = {
         ("autoscaling", "DescribeAutoScalingGroups"): "*",
         ("autoscaling", "DescribeScalingActivities"): "*",
+        ("autoscaling", "DescribeLifecycleHooks"): "*",
+        ("autoscaling", "DescribeWarmPool"): "*",
         ("ec2", "DescribeLaunchTemplateVersions"): "*",
         ("eks", "ListNodegroups"): "arn:aws:eks:us-east-1:123456789012:cluster/demo",
         ("eks", "DescribeNodegroup"): "arn:aws:eks:us-east-1:123456789012:nodegroup/demo/system/*",

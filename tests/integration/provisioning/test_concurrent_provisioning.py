@@ -197,7 +197,7 @@ def concurrent_runs() -> Iterator[ConcurrentRuns]:
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
         few = msgspec.structs.replace(raw, hardware=tuple(s for s in raw.hardware if s.name in SHAPES))
         with runtime.using(runtime.Runtime(environ={})):
-            catalog_store.save(boto3.client("s3"), SETTINGS.catalog_bucket, "demo", few)
+            catalog_store.save(boto3.client("s3"), SETTINGS.catalog_bucket, few)
         for kind in cluster_manifests.kinds():
             kubernetes.create(kubernetes.kind(kind["apiVersion"], kind["kind"]), kind)
         text = (CHECKOUT / "cli" / "demo" / "manifests" / "spot-default.yaml").read_text().replace("CLUSTER", "demo")

@@ -13,7 +13,7 @@ import yaml
 
 from cli.main import app
 from docs import events_page, generate
-from infra import stack_options
+from infra import context_keys
 from shared import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -74,7 +74,7 @@ AWS_SAYS = {"Concurrent executions"}
 """Quoted in those pages because AWS calls it so."""
 NAMED_BY_OTHERS = {
     "AccessDenied", "CloudTrail", "ConfigMap", "CustomResourceDefinition", "DynamoDB", "EventBridge", "SendMessage",
-    "KarpenterNodeRole", "ScaledObject",
+    "KarpenterNodeRole", "ScaledObject", "CloudFormation",
 }  # fmt: skip
 """What Kubernetes and AWS call things that the code doesn't name, or that aren't ours."""
 
@@ -97,7 +97,7 @@ def test_reasons_conditions_and_errors_named_in_a_page_exist(page: str) -> None:
 
 
 def test_metrics_named_in_pages_exist() -> None:
-    known = {m.name for m in metrics.ALL}
+    known = {m.name for m in metrics.ALL} | {metrics.UNWELL}
     named = {
         "".join(parts)
         for page in DOCS.rglob("*.md")
@@ -111,8 +111,9 @@ def test_metrics_named_in_pages_exist() -> None:
 def test_context_keys_and_commands_named_in_pages_exist() -> None:
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    assert set(re.findall(r"-c (\w+)=", text)) <= {*stack_options.KEYS, "KEY"}
+    assert set(re.findall(r"-c (\w+)=", text)) <= {*context_keys.KEYS, "KEY"}
     commands = {c.name or getattr(c.callback, "__name__", "").replace("_", "-") for c in app.registered_commands}
+    commands |= {g.typer_instance.info.name for g in app.registered_groups if g.typer_instance is not None}
     assert set(re.findall(r"(?:^|`)tenon ([a-z]+(?:-[a-z]+)*)", text, flags=re.MULTILINE)) <= commands
 
 

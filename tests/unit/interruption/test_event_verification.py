@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from functions.interruption.event_verification import STATE_LAG, UNKNOWN, InstanceFacts, Verdict, verify
-from functions.interruption.messages.notice import Evidence
+from shared.interruptions.event_verification import STATE_LAG, UNKNOWN, InstanceFacts, Verdict, verify
+from shared.interruptions.notice import Evidence
 
 NOW = timedelta()
 NO_CAPACITY = "instance-terminated-no-capacity"

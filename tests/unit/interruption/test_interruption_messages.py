@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.interruption.messages.notice import Action, MalformedEventError
-from functions.interruption.messages.parser import parse
+from shared.interruptions.notice import Action, MalformedEventError
+from shared.interruptions.parser import parse
 
 Sample = Callable[[str], dict[str, Any]]
 

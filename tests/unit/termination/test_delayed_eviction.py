@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.lifecycle.eviction_release import EvictionRelease, changed_delays
-from functions.termination.drain import DrainStep, drain_step
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodSpec
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.termination import delayed_eviction
 from shared.termination.delayed_eviction import ANNOTATION, BUDGET_MARGIN, NO_REPLACEMENT
+from shared.termination.drain import DrainStep, drain_step
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DEADLINE = NOW + timedelta(seconds=105)

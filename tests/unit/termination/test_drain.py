@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
-from functions.termination.drain import drain_step, termination_deadline
 from shared.api import labels as names
 from shared.api.kubernetes import PersistentVolumeClaimSource, Pod, PodSpec, PodStatus, Toleration, Volume
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
 from shared.api.storage import VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
 from shared.api.taints import DISRUPTED, with_disrupted, without_disrupted
+from shared.termination.drain import drain_step, termination_deadline
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 DAEMON = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True)

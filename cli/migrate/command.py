@@ -1,0 +1,149 @@
+"""``tenon migrate cluster-autoscaler``: node groups go on with Tenon, by the flags that Cluster Autoscaler had."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
+from cli.errors import CommandError, UsageError, errors_as_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.cluster.cluster_reference import ClusterReference
+
+migrate = typer.Typer(
+    name="migrate", help="Take over the work of another autoscaler, or give it back.", no_args_is_help=True
+)
+
+Apply = Annotated[bool, typer.Option("--apply", help="Write the ConfigMap and scale Cluster Autoscaler to 0.")]
+Undo = Annotated[
+    bool, typer.Option("--undo", help="Scale Cluster Autoscaler back as it was, and remove the ConfigMap.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Go on although something speaks against it.")]
+AutoscalerNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of its Deployment.")]
+AutoscalerName = Annotated[str, typer.Option("--name", help="Its Deployment; default: by labels and command.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=0, help="How many seconds to wait for pods.")]
+
+
+@migrate.callback()
+def _commands() -> None:
+    """Take over the work of another autoscaler, or give it back."""
+
+
+@migrate.command("cluster-autoscaler")
+def cluster_autoscaler(
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
+    namespace: AutoscalerNamespace = "kube-system",
+    name: AutoscalerName = "",
+    timeout: Timeout = 300,
+    *,
+    apply: Apply = False,
+    undo: Undo = False,
+    force: Force = False,
+    as_json: source.Json = False,
+) -> None:
+    """Let Tenon scale the node groups that Cluster Autoscaler scales, with the options that it has.
+
+    Without --apply or --undo it shows what each flag becomes, and changes nothing. Each may be run again after it was
+    interrupted. Exit code 1: something prevents the migration, or there is nothing to undo.
+
+    For example:
+
+      tenon migrate cluster-autoscaler
+
+      tenon migrate cluster-autoscaler --apply
+
+      tenon migrate cluster-autoscaler --undo
+    """
+    with errors_as_one_line("migrate cluster-autoscaler"):
+        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+
+        if apply and undo:
+            raise UsageError("--apply and --undo exclude each other")
+        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+        limit = timedelta(seconds=timeout)
+        if undo:
+            _undo(reference, limit=limit, force=force, as_json=as_json)
+            return
+        if not reference.cluster:
+            raise UsageError(live_reader.NO_CLUSTER_NAME)
+        _take_over(reference, (namespace, name), limit=limit if apply else None, force=force, as_json=as_json)
+
+
+def _take_over(
+    reference: ClusterReference, chosen: tuple[str, str], *, limit: timedelta | None, force: bool, as_json: bool
+) -> None:
+    """Show the plan, and with a ``limit`` carry it out."""
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+    from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+    from cli.migrate import output, planning, takeover  # noqa: PLC0415 (the same)
+
+    client = live_reader.connect(reference)
+    with live_reader.read_only_aws(reference):
+        plan = planning.read(client, reference.cluster, *chosen)
+    console = terminal.console()
+    if not as_json:
+        output.show(console, plan, cluster=reference.cluster)
+    prevented = bool(plan.obstacles) and not force
+    changed: list[str] = []
+    if limit is not None and not prevented:
+        changed = takeover.apply(
+            client, plan.deployment, plan.config_map, plan.data, limit=limit, progress=_progress(as_json=as_json)
+        )
+    if as_json:
+        typer.echo(json.dumps(output.as_json(plan, changed, applied=limit is not None and not prevented)))
+    if prevented:
+        raise CommandError(f"{'; '.join(plan.obstacles)} (or give --force)")
+    if not as_json:
+        output.show_end(console, plan, changed, applied=limit is not None)
+
+
+def _undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json: bool) -> None:
+    from cli import terminal  # noqa: PLC0415 (slow to import)
+    from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+    from cli.migrate import autoscaler_deployment, flags, output, takeover  # noqa: PLC0415 (the same)
+    from shared.node_groups import options, stored_options  # noqa: PLC0415 (the same)
+
+    client = live_reader.connect(reference)
+    config_map = stored_options.read_config_map(client, options.CONFIG_MAP)
+    record = takeover.read_record(config_map)
+    if record is None:
+        raise CommandError(f"nothing to undo: no ConfigMap {takeover.CONFIG_MAP} says what a migration replaced")
+    deployment = autoscaler_deployment.find_named(client, record.namespace, record.name)
+    if deployment is None:
+        raise CommandError(
+            f"Deployment {record.reference} is gone: install Cluster Autoscaler again with 0 replicas and run this "
+            f"again, or go on with Tenon (`kubectl -n kube-system delete configmap {options.CONFIG_MAP}` gives it its "
+            "defaults)"
+        )
+    invisible = flags.translate(flags.read(deployment.arguments, deployment.environment)).invisible
+    if invisible and record.replicas and not force:
+        raise CommandError(
+            f"Cluster Autoscaler has {invisible}, so Tenon can't see that it runs, and both would scale groups: deploy "
+            "with -c nodeGroups=off first, and then give --force"
+        )
+    changed = takeover.undo(
+        client,
+        deployment,
+        config_map,
+        record,
+        limit=None if invisible else limit,
+        progress=_progress(as_json=as_json),
+    )
+    if as_json:
+        typer.echo(json.dumps({"deployment": record.reference, "replicas": record.replicas, "changed": changed}))
+    else:
+        output.show_undone(terminal.console(), record)
+
+
+def _progress(*, as_json: bool) -> Callable[[str], None]:
+    """Lines of progress: with JSON on standard error."""
+    return lambda text: typer.echo(f"  {text}", err=as_json)

@@ -1,0 +1,165 @@
+"""The comparison as one HTML page that makes no network requests, in the look of ``tenon report``."""
+
+from __future__ import annotations
+
+import html
+import re
+from datetime import timedelta
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from cli import terminal
+from cli.errors import UsageError
+from cli.shadow.comparison import compare
+from cli.shadow.output import NAMES, dollars, sentences, warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from cli.shadow.comparison import Comparison
+    from cli.shadow.days import ShadowDays
+    from shared.shadow.ledger import Sample
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_WIDTH, _HEIGHT = 1000, 200
+_MAX_EVENTS, _MAX_PODS = 1000, 200
+
+
+def save(shadow: ShadowDays, output: Path) -> None:
+    """Write the page.
+
+    Raises:
+        UsageError: the file can't be written.
+    """
+    try:
+        output.write_text(page(shadow), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{output}: {error.strerror or error}") from error
+
+
+def page(shadow: ShadowDays) -> str:
+    """The page's HTML."""
+    total = compare(shadow.days)
+    samples = [sample for day in shadow.days for sample in day.samples]
+    notes = [*sentences(total), *shadow.record.notes, *warnings(total)]
+    first, last = shadow.days[0].date, shadow.days[-1].date
+    parts = {
+        "title": html.escape(f"Shadow mode of {shadow.cluster}"),
+        "span": html.escape(first if first == last else f"{first} to {last}"),
+        "tiles": _tiles(total),
+        "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes),
+        "peak": terminal.usd(_peak(samples)),
+        "chart": _chart(samples),
+        "days": _days(shadow),
+        "offerings": _offerings(total),
+        "pods": _pods(shadow),
+        "events": _events(shadow),
+        "styles": (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
+    }
+    template = (files("cli.shadow") / "page.html").read_text(encoding="utf-8")
+    # In one pass, so that a placeholder in the cluster's data is never filled in.
+    return _PLACEHOLDER.sub(lambda match: parts[match[1]], template)
+
+
+def _tiles(total: Comparison) -> str:
+    tiles = [
+        (dollars(total.real.dollars), "what ran"),
+        (dollars(total.shadow.dollars), "what Tenon would have run"),
+        (dollars(total.saved), "saved" if total.saved_share is None else f"saved, {total.saved_share:.1%}"),
+        (f"{total.real.instance_hours:,.0f} / {total.shadow.instance_hours:,.0f}", "instance-hours, real / Tenon"),
+        (f"{total.moved}", "pods moved"),
+        (f"{total.unplaced_pods}", "pods without a place"),
+    ]
+    return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in tiles)
+
+
+def _peak(samples: Iterable[Sample]) -> float:
+    return max((max(s.real, s.shadow) for s in samples), default=0.0)
+
+
+def _chart(samples: Sequence[Sample]) -> str:
+    """Both costs as steps over time."""
+    if not samples:
+        return '<p class="quiet">There is no run.</p>'
+    begin, end = samples[0].at, samples[-1].at
+    seconds, peak = max((end - begin).total_seconds(), 1.0), _peak(samples) or 1.0
+
+    def steps(values: Iterable[float]) -> str:
+        points: list[str] = []
+        for sample, value in zip(samples, values, strict=True):
+            x = _WIDTH * (sample.at - begin).total_seconds() / seconds
+            y = _HEIGHT * (1 - value / peak)
+            points.append(f"{x:.1f} {y:.1f}" if not points else f"H{x:.1f}V{y:.1f}")
+        return "M" + "".join(points)
+
+    label = f"From {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC, at most {terminal.usd(peak)} per hour"
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'<path class="real" d="{steps(s.real for s in samples)}"/>'
+        f'<path class="shadow" d="{steps(s.shadow for s in samples)}"/></svg>'
+        f'<p class="quiet">{begin:%m-%d %H:%M} to {end:%m-%d %H:%M} UTC</p>'
+    )
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int) -> str:
+    """A table whose last ``figures`` columns are numbers."""
+    first = len(columns) - figures
+
+    def cells(texts: Sequence[str], tag: str) -> str:
+        return "".join(
+            f"<{tag}{' class=figure' if i >= first else ''}>{html.escape(text)}</{tag}>" for i, text in enumerate(texts)
+        )
+
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    if not body:
+        return '<p class="quiet">None.</p>'
+    return (
+        f'<div class="scroll"><table><thead><tr>{cells(columns, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def _days(shadow: ShadowDays) -> str:
+    columns = ("Day", "Counted", "Real $", "Tenon $", "Saved $", "Launched", "Removed", "Moved", "Without a place")
+    rows = []
+    for day in shadow.days:
+        own = compare([day])
+        money = (f"{own.real.dollars:,}", f"{own.shadow.dollars:,}", f"{own.saved:,}")
+        counts = (own.launched, sum(own.removed.values()), own.moved, own.unplaced_pods)
+        rows.append((day.date, _span(own.seconds), *money, *map(str, counts)))
+    return _table(columns, rows, figures=len(columns) - 1)
+
+
+def _offerings(total: Comparison) -> str:
+    rows = (
+        (
+            NAMES[o.fleet],
+            o.offering.instance_type,
+            o.offering.capacity_type,
+            o.offering.zone,
+            f"{o.instance_hours:,.1f}",
+            f"{o.dollars:,}",
+        )
+        for o in total.offerings
+    )
+    return _table(("Fleet", "Instance type", "Capacity type", "Zone", "Hours", "$"), rows, figures=2)
+
+
+def _pods(shadow: ShadowDays) -> str:
+    pods = sorted((p for day in shadow.days for p in day.unplaced), key=lambda p: (-p.seconds, p.pod))
+    rows = ((p.pod, p.reason, _span(p.seconds)) for p in pods[:_MAX_PODS])
+    return _table(("Pod", "Reason", "For"), rows, figures=1)
+
+
+def _events(shadow: ShadowDays) -> str:
+    events = sorted((e for day in shadow.days for e in day.events), key=lambda e: e.at)[-_MAX_EVENTS:]
+    rows = (
+        (f"{e.at:%m-%d %H:%M:%S}", e.action, e.node, e.pool, str(e.offering), e.reason, str(e.pods), e.price)
+        for e in events
+    )
+    columns = ("Time", "Action", "Node", "NodePool", "Offering", "Reason", "Pods", "$/h")
+    return _table(columns, rows, figures=2)
+
+
+def _span(seconds: int) -> str:
+    return terminal.age(timedelta(seconds=seconds))

@@ -1,1 +1,0 @@
-"""The events that interrupt instances: one module per event type, with its source, detail-type and parser. Pure."""

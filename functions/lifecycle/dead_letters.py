@@ -1,0 +1,40 @@
+"""Looks for dead letters every five minutes, because an alarm on each queue would cost more than all the requests."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared import aws, metrics, parallel
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from aws_lambda_powertools import Logger
+
+    from functions.lifecycle.settings import LifecycleSettings
+
+INTERVAL = timedelta(minutes=5)
+
+
+def check(settings: LifecycleSettings, *, logger: Logger, now: datetime) -> None:
+    """Report queues that have dead letters, if it is time to look. Queues that can't be read are logged."""
+    if now.minute % (INTERVAL.total_seconds() // 60):
+        return
+    urls: list[str] = json.loads(settings.dead_letter_queues)
+    counts = zip(urls, parallel.each(lambda url: _count(url, logger), urls), strict=True)
+    waiting = [f"{url.rpartition('/')[2]} has {count}" for url, count in counts if count]
+    if waiting:
+        metrics.report_unwell("dead-letters", ", ".join(waiting), weight=metrics.ALARMING)
+
+
+def _count(url: str, logger: Logger) -> int:
+    try:
+        answer = aws.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+    except (BotoCoreError, ClientError) as error:
+        logger.warning("A dead-letter queue can't be read", extra={"queue": url, "why": str(error)})
+        return 0
+    return int(answer["Attributes"]["ApproximateNumberOfMessages"])

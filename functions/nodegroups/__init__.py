@@ -1,0 +1,1 @@
+"""Scales node groups down by Cluster Autoscaler's rules."""

@@ -1,0 +1,78 @@
+"""The function of node groups: scales them down each minute, and drains nodes whose instances end.
+
+The sweep of each minute begins by a message to the function's own queue, because the functions whose sweeps begin with
+the minute hold the lease then; a sweep that finds it held is redelivered.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger, Metrics
+from botocore.exceptions import BotoCoreError, ClientError
+
+from functions.nodegroups.controller import ScaleDownController
+from functions.nodegroups.interruption_controller import continue_drains, handle_batch
+from functions.nodegroups.messages import parse_batch, send_sweep
+from functions.nodegroups.settings import NodeGroupSettings
+from shared import aws, metrics, queues, runtime
+from shared.cluster.errors import ApiError
+from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.settings import read
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+logger = Logger(service="nodegroups")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="nodegroups")
+
+
+@metrics.watched("nodegroups")
+@logger.inject_lambda_context
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+    """A sweep each minute, or a batch of the queue, whose response lists the messages to redeliver."""
+    settings = read(NodeGroupSettings, runtime.current().environ)
+    until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    if "Records" in event:
+        return _handle_batch(event, settings, run=context.aws_request_id, until=until)
+    try:
+        send_sweep(settings)
+    except (BotoCoreError, ClientError) as error:
+        logger.warning("The sweep begins now: its message can't be sent", extra={"why": str(error)})
+        _sweep(settings, run=context.aws_request_id, until=until)
+    try:
+        continue_drains(settings, until=until, logger=logger)
+    except (ApiError, BotoCoreError, ClientError) as error:
+        logger.warning("Drains continue in a minute", extra={"error": type(error).__name__, "why": str(error)})
+    return None
+
+
+def _sweep(settings: NodeGroupSettings, *, run: str, until: datetime) -> bool:
+    """Scale down; False when it has to be tried again."""
+    try:
+        removed = ScaleDownController(settings, run=run, logger=logger).reconcile(until=until)
+    except (LeaseHeldError, LeaseLostError) as error:
+        logger.info("Waiting for the lease", extra={"why": str(error)})
+        return False
+    except (ApiError, BotoCoreError, ClientError) as error:
+        logger.warning("Scaling down is tried again", extra={"error": type(error).__name__, "why": str(error)})
+        return False
+    metrics.emit(emf_metrics, {metrics.GROUP_NODES_REMOVED: removed})
+    return True
+
+
+def _handle_batch(event: dict[str, Any], settings: NodeGroupSettings, *, run: str, until: datetime) -> dict[str, Any]:
+    batch = parse_batch(event, settings, logger=logger)
+    try:
+        failed = handle_batch(batch, settings, until=until, logger=logger)
+    except (ApiError, BotoCoreError, ClientError) as error:
+        logger.warning(
+            "Handling events failed and is tried again", extra={"error": type(error).__name__, "why": str(error)}
+        )
+        failed = {*(message.id for message in batch.events), *batch.drains}
+    if batch.sweeps and not _sweep(settings, run=run, until=until):
+        failed.update(batch.sweeps)
+    return queues.retry_response(aws.sqs(), event, failed)

@@ -1,0 +1,70 @@
+"""Who scales each of the cluster's nodes: Karpenter, EKS Auto Mode, Cluster Autoscaler, or nobody.
+
+Nodes that nobody scales, such as those of a system node group, stay as they are in the virtual cluster, with their
+pods. Cluster Autoscaler counts as running while its Lease was renewed within the hour, so that its restart doesn't make
+its nodes unscaled; only groups that it can grow are its own.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared import aws, runtime
+from shared.api import labels as names
+from shared.cluster.errors import NotFoundError
+from shared.cluster.lease import LeaseObject
+from shared.cluster.resources import LEASES
+from shared.node_groups.discovery import discover
+from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
+from shared.node_groups.stored_options import NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from shared.api.kubernetes import Node
+    from shared.cluster.client import Client
+    from shared.node_groups.discovery import DetailsCache
+    from shared.snapshot import Snapshot
+
+KARPENTER = "Karpenter"
+AUTO_MODE = "EKS Auto Mode"
+CLUSTER_AUTOSCALER = "Cluster Autoscaler"
+COMPUTE_TYPE = "eks.amazonaws.com/compute-type"
+_RUNNING = timedelta(hours=1)
+
+
+def scaled_instances(client: Client, cluster: str, *, now: datetime) -> frozenset[str]:
+    """The instances (provider id) of the node groups that Cluster Autoscaler scales; none while it doesn't run.
+
+    Raises:
+        ApiError: the API server can't be read.
+        ClientError, BotoCoreError: AWS refuses a call.
+    """
+    try:
+        lease = msgspec.json.decode(client.get(LEASES.path(LEASE, namespace=NAMESPACE)), type=LeaseObject)
+    except NotFoundError:
+        return frozenset()
+    if lease.spec.renew_time is None or now - lease.spec.renew_time > _RUNNING:
+        return frozenset()
+    cache: DetailsCache = runtime.current().cached("node-groups:details", dict)
+    groups = discover(cluster, autoscaling=aws.autoscaling(), ec2=aws.ec2(), eks=aws.eks(), now=now, cache=cache)
+    growing = (group for group in groups if group.maximum > group.minimum)
+    return frozenset(instance.provider_id for group in growing for instance in group.instances)
+
+
+def autoscalers(snapshot: Snapshot, scaled: Collection[str]) -> Mapping[str, str]:
+    """Who scales each node, by the node's name; "" if nobody does. ``scaled`` are :func:`scaled_instances`."""
+    return {node.metadata.name: _autoscaler(node, snapshot.foreign_provider_ids, scaled) for node in snapshot.nodes}
+
+
+def _autoscaler(node: Node, foreign: Collection[str], scaled: Collection[str]) -> str:
+    labels = node.metadata.labels
+    if labels.get(COMPUTE_TYPE) == "auto" or node.spec.provider_id in foreign:
+        return AUTO_MODE
+    if any(names.normalize_key(key) == names.NODEPOOL for key in labels):
+        return KARPENTER
+    return CLUSTER_AUTOSCALER if node.spec.provider_id in scaled else ""

@@ -1,0 +1,42 @@
+"""The names of the context keys of a deployment, which ``stack_options`` reads."""
+
+from __future__ import annotations
+
+KEYS = (
+    "cluster",
+    "clusters",
+    "fleet",
+    "bundle",
+    "clusterSide",
+    "kinds",
+    "capacityBuffers",
+    "relay",
+    "relayMemory",
+    "sweepMemory",
+    "relayImage",
+    "relayArchitecture",
+    "relayTolerations",
+    "webhookDigest",
+    "oidcProvider",
+    "functionArchitecture",
+    "nodeRole",
+    "nodeRoles",
+    "subnets",
+    "securityGroups",
+    "reservedConcurrency",
+    "kmsKeys",
+    "alarmTopic",
+    "observability",
+    "tracing",
+    "plannedPods",
+    "bufferQueues",
+    "bufferAlarms",
+    "bufferEvents",
+    "bufferEventBus",
+    "standby",
+    "nodeGroups",
+    "mode",
+    "shadowInterval",
+    "shadowPools",
+)
+"""All context keys."""

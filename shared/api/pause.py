@@ -1,0 +1,106 @@
+"""Pauses: by annotations, of the whole cluster (on its Lease) or of a NodePool (on the NodePool). Pure.
+
+While a cluster or a NodePool is paused, nothing is launched for it and nothing of it is removed, but for what an
+interruption forces. A value that can't be read counts as a pause without an end: an operator who wrote it wants Tenon
+to stop.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from shared.api.labels import PAUSED, PAUSED_AT, PAUSED_BY, PAUSED_REASON
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from shared.api.nodepool import NodePool
+
+THE_CLUSTER = "the cluster"
+
+
+class Pause(Struct, kw_only=True):
+    """A pause of ``subject``; ``since``, ``by`` and ``reason`` as far as they are known, ``until`` None without an end.
+
+    ``problem`` says what can't be read of it.
+    """
+
+    subject: str = THE_CLUSTER
+    since: datetime | None = None
+    by: str = ""
+    reason: str = ""
+    until: datetime | None = None
+    problem: str = ""
+
+    @property
+    def message(self) -> str:
+        """One sentence for users: since when, by whom, until when, and why."""
+        parts = [f"{self.subject} is paused"]
+        if self.since is not None:
+            parts.append(f"since {_text(self.since)}")
+        if self.by:
+            parts.append(f"by {self.by}")
+        parts.append(f"until {_text(self.until)}" if self.until is not None else "until it is resumed")
+        details = "; ".join(text for text in (self.reason, self.problem) if text)
+        return " ".join(parts) + (f": {details}" if details else "")
+
+
+def read_pause(annotations: Mapping[str, str], *, now: datetime, subject: str = THE_CLUSTER) -> Pause | None:
+    """The pause that the annotations say; None without one, or if it has ended."""
+    value = annotations.get(PAUSED, "false").strip()
+    if value.lower() == "false":
+        return None
+    until, problem = None, ""
+    if value.lower() != "true":
+        until = _time(value)
+        if until is None:
+            problem = f'annotation {PAUSED} is "{value}", neither true, false nor an RFC 3339 time, and counts as true'
+        elif until <= now:
+            return None
+    return Pause(
+        subject=subject,
+        since=_time(annotations.get(PAUSED_AT, "")),
+        by=annotations.get(PAUSED_BY, ""),
+        reason=annotations.get(PAUSED_REASON, ""),
+        until=until,
+        problem=problem,
+    )
+
+
+def paused_pools(pools: Iterable[NodePool], cluster: Pause | None, *, now: datetime) -> dict[str, Pause]:
+    """The pauses of these NodePools by name: the cluster's, or their own."""
+    pauses = {p.name: cluster or read_pause(p.metadata.annotations, now=now, subject=_subject(p)) for p in pools}
+    return {name: pause for name, pause in pauses.items() if pause is not None}
+
+
+def pause_annotations(*, since: datetime, until: datetime | None, by: str, reason: str) -> dict[str, str | None]:
+    """The annotations of a pause; None removes one that an earlier pause left."""
+    return {
+        PAUSED: until.isoformat(timespec="seconds") if until is not None else "true",
+        PAUSED_AT: since.isoformat(timespec="seconds"),
+        PAUSED_BY: by or None,
+        PAUSED_REASON: reason or None,
+    }
+
+
+NO_PAUSE: dict[str, str | None] = dict.fromkeys((PAUSED, PAUSED_AT, PAUSED_BY, PAUSED_REASON))
+"""The change of annotations that ends a pause."""
+
+
+def _subject(pool: NodePool) -> str:
+    return f"{pool.kind} {pool.name}"
+
+
+def _time(text: str) -> datetime | None:
+    """The time, None if the text is none or lacks a time zone."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time.astimezone(UTC) if time.tzinfo is not None else None
+
+
+def _text(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,72 @@
+"""What EC2 reports about the instances of a batch of events; without an answer, events are accepted as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared import aws
+from shared.api import labels as names
+from shared.interruptions.event_verification import UNKNOWN, InstanceFacts
+from shared.interruptions.notice import Evidence
+from shared.launch import instances
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from aws_lambda_powertools import Logger
+    from mypy_boto3_ec2 import EC2Client
+
+_MAX_FILTER_VALUES = 200
+_SPOT_EVIDENCE = frozenset({Evidence.SPOT, Evidence.SPOT_INTERRUPTED})
+
+
+def instance_facts(
+    evidence_by_instance: Mapping[str, Collection[Evidence]], *, logger: Logger
+) -> dict[str, InstanceFacts]:
+    """What EC2 reports, for each instance id; empty if EC2 can't be called.
+
+    For spot warnings the spot request alone is enough, and its description is small; the instances themselves are
+    described only where other evidence is needed.
+    """
+    ec2 = aws.ec2_short_timeout()
+    spot_ids = sorted(i for i, evidence in evidence_by_instance.items() if _SPOT_EVIDENCE.intersection(evidence))
+    try:
+        statuses = _spot_request_statuses(spot_ids, ec2)
+        other_ids = sorted(
+            i
+            for i, evidence in evidence_by_instance.items()
+            if i not in statuses or not _SPOT_EVIDENCE.issuperset(evidence)
+        )
+        described = instances.get(other_ids, ec2=ec2)
+    except (BotoCoreError, ClientError) as error:
+        logger.warning(
+            "EC2 could not be called; events are accepted without verification",
+            extra={"instances": len(evidence_by_instance), "error": type(error).__name__, "why": str(error)},
+        )
+        return {}
+    facts = {i: InstanceFacts(state=UNKNOWN, capacity_type="") for i in evidence_by_instance}
+    facts |= {
+        i: InstanceFacts(state="running", capacity_type=names.SPOT, spot_status=code) for i, code in statuses.items()
+    }
+    return facts | {
+        i.id: InstanceFacts(
+            state=i.state, capacity_type=i.capacity_type, spot_status=statuses.get(i.id, ""), instance=i
+        )
+        for i in described
+    }
+
+
+def _spot_request_statuses(instance_ids: Sequence[str], ec2: EC2Client) -> dict[str, str]:
+    """The status code of each instance's spot request; instances without one are missing."""
+    statuses: dict[str, str] = {}
+    for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
+        chunk = list(instance_ids[start : start + _MAX_FILTER_VALUES])
+        pages = ec2.get_paginator("describe_spot_instance_requests").paginate(
+            Filters=[{"Name": "instance-id", "Values": chunk}]
+        )
+        for page in pages:
+            for request in page["SpotInstanceRequests"]:
+                statuses[request.get("InstanceId", "")] = request.get("Status", {}).get("Code", "")
+    return statuses

@@ -1,0 +1,88 @@
+"""The decision for NodePools and node groups together, in the order of the expanders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared import runtime
+from shared.node_groups import expander
+from shared.node_groups.group_pools import instance_types, present, scale_ups
+from shared.scheduling.decision import Decision, Problem
+from shared.scheduling.scheduler import schedule
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.cloud_provider import ResolvedNodePools
+    from shared.instance_types.instance_type import InstanceType
+    from shared.node_groups.expander import Priorities
+    from shared.node_groups.group_pools import GroupPool
+    from shared.node_groups.options import NodeGroupOptions
+    from shared.snapshot import Snapshot
+
+
+class GroupDecision(Struct, kw_only=True):
+    """A decision, and the groups as it ranked them; ``weights`` are those of the expanders by group, if they did."""
+
+    decision: Decision
+    pools: tuple[GroupPool, ...]
+    weights: Mapping[str, int] = {}
+
+
+def decide(
+    pools: tuple[GroupPool, ...],
+    options: NodeGroupOptions,
+    priorities: Priorities,
+    snapshot: Snapshot,
+    resolved_pools: ResolvedNodePools,
+    leaving: frozenset[str] = frozenset(),
+) -> GroupDecision:
+    """The decision for NodePools and groups together, in the order of the expanders where these say one."""
+    decision = _schedule(pools, snapshot, resolved_pools, leaving)
+    if not expander.is_ranking(options) or not scale_ups(decision, pools):
+        return GroupDecision(decision=decision, pools=pools)
+    without_own = replace(resolved_pools, instance_types={})
+    weights = expander.weights(
+        [pool for pool in pools if not pool.held],
+        options,
+        alone=lambda pool: _schedule((pool,), snapshot, without_own, leaving),
+        priorities=priorities,
+    )
+    ranked = tuple(replace(pool, weight=weights.get(pool.group.name, pool.weight)) for pool in pools)
+    decision = _schedule(ranked, snapshot, resolved_pools, leaving)
+    return GroupDecision(decision=decision, pools=ranked, weights=weights)
+
+
+def with_groups(resolved_pools: ResolvedNodePools, pools: tuple[GroupPool, ...]) -> ResolvedNodePools:
+    """What NodePools and groups can launch, and why some launch nothing now."""
+    return replace(
+        resolved_pools,
+        instance_types={**resolved_pools.instance_types, **{pool.pool_name: _types(pool) for pool in pools}},
+        not_ready={**resolved_pools.not_ready, **{pool.pool_name: pool.held for pool in pools if pool.held}},
+    )
+
+
+def _schedule(
+    pools: tuple[GroupPool, ...], snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]
+) -> Decision:
+    everything = with_groups(resolved_pools, pools)
+    return schedule(
+        Problem(
+            snapshot=present(snapshot, pools),
+            instance_types=everything.instance_types,
+            not_ready=everything.not_ready,
+            leaving=leaving,
+        )
+    )
+
+
+def _types(pool: GroupPool) -> tuple[InstanceType, ...]:
+    """The group's instance type; the same tuple for as long as it is the same, as arrays are built from it."""
+    known: dict[str, tuple[InstanceType, ...]] = runtime.current().cached("node-groups:types", dict)
+    types = instance_types(pool)
+    if known.get(pool.pool_name) != types:
+        known[pool.pool_name] = types
+    return known[pool.pool_name]

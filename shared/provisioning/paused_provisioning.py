@@ -1,0 +1,95 @@
+"""Provisioning while the cluster is paused: only pods of nodes that an interruption takes get new nodes.
+
+All other pods wait, with the pause as the reason. Nodes that were launched before still take their pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api.pause import read_pause
+from shared.scheduling.decision import Problem, UnschedulableReason
+from shared.scheduling.scheduler import schedule
+from shared.struct import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.pause import Pause
+    from shared.scheduling.decision import Decision
+    from shared.snapshot import Snapshot
+
+
+class PausedProvisioning(Struct, kw_only=True):
+    """One round while the cluster is paused: ``snapshot`` is what it decides from.
+
+    ``forced`` are the pods that get new nodes nevertheless (namespace/name); the snapshot isn't paused then, and has
+    none of the ``waiting`` pods, which are by the reason.
+    """
+
+    pause: Pause
+    snapshot: Snapshot
+    forced: frozenset[str] = frozenset()
+    waiting: Mapping[str, UnschedulableReason] = {}
+
+    def decision(self, decision: Decision) -> Decision:
+        """The decision with the waiting pods, and with the pause as the reason where no NodePool was checked."""
+        why = UnschedulableReason(message=f"unschedulable: {self.pause.message}")
+        errors = {**decision.pod_errors, **self.waiting}
+        return replace(decision, pod_errors={pod: error if error.criteria else why for pod, error in errors.items()})
+
+    def launchable(self, unlaunched: Iterable[NodeClaim], decision: Decision) -> tuple[NodeClaim, ...]:
+        """Those of the NodeClaims without an instance that forced pods need.
+
+        Without forced pods those of NodePools, which can't be launched now, and say so in a condition.
+        """
+        if self.forced:
+            existing = decision.existing_nodes
+            return tuple(c for c in unlaunched if not self.forced.isdisjoint(existing.get(c.name, ())))
+        return tuple(
+            c for c in unlaunched if names.NODEPOOL in c.metadata.labels and names.STANDBY not in c.metadata.annotations
+        )
+
+
+def paused_provisioning(
+    snapshot: Snapshot, annotations: Mapping[str, str], *, forced: frozenset[str]
+) -> PausedProvisioning | None:
+    """How to provision by these annotations of the cluster's Lease; None if the cluster isn't paused.
+
+    ``forced`` are the nodes whose pods get new nodes all the same (by name).
+    """
+    pause = read_pause(annotations, now=snapshot.taken_at)
+    if pause is None:
+        return None
+    paused = with_fields(snapshot, pause=pause)
+    pods = frozenset(p.key for p in snapshot.pods if p.spec.node_name in forced)
+    if not pods:
+        return PausedProvisioning(pause=pause, snapshot=paused)
+    waiting = _without_room(paused, pause, leaving=forced, forced=pods)
+    only_forced = with_fields(
+        snapshot,
+        pods=tuple(p for p in snapshot.pods if p.key not in waiting),
+        node_pools=tuple(p for p in snapshot.node_pools if p.spec.replicas is None),
+        capacity_buffers=(),
+    )
+    return PausedProvisioning(pause=pause, snapshot=only_forced, forced=pods, waiting=waiting)
+
+
+def _without_room(
+    snapshot: Snapshot, pause: Pause, *, leaving: frozenset[str], forced: frozenset[str]
+) -> dict[str, UnschedulableReason]:
+    """The pods that have no room on nodes that exist or are coming, without the forced ones, by the reason."""
+    decision = schedule(
+        Problem(
+            snapshot=snapshot,
+            instance_types={p.name: () for p in snapshot.node_pools},
+            not_ready={p.name: pause.message for p in snapshot.node_pools},
+            leaving=leaving,
+        )
+    )
+    return {pod: why for pod, why in decision.pod_errors.items() if pod not in forced}

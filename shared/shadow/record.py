@@ -1,0 +1,135 @@
+"""The record between two runs of shadow mode: the virtual fleet, where its pods are, and the days so far.
+
+One object, written once a run: a run that dies before that leaves the record as it was, and the next one counts the
+same time. Stored as MessagePack under zlib.
+"""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime
+
+import msgspec
+
+from shared.api.nodeclaim import NodeClaim
+from shared.api.nodepool import NodePool
+from shared.shadow.ledger import Day, Offering
+
+VERSION = 1
+"""The version of the stored form. A record of another version isn't read: shadow mode begins anew."""
+
+
+class MalformedRecordError(ValueError):
+    """The bytes are not a record of this version."""
+
+
+class VirtualNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of Tenon's virtual fleet, as its NodeClaim; the node has the same labels, taints and resources.
+
+    Its time is counted up to ``counted``. ``ends``: it was removed, and its instance ends then.
+    """
+
+    claim: NodeClaim
+    counted: datetime
+    ends: datetime | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.claim.status.node_name
+
+
+class Seat(msgspec.Struct, frozen=True, array_like=True):
+    """Where a pod is in the virtual cluster, since when, and whether its wait for a real node was counted."""
+
+    node: str
+    since: datetime
+    is_waited: bool = False
+
+
+class Unplaced(msgspec.Struct, frozen=True, array_like=True):
+    """A pod (namespace/name) without a seat, and why."""
+
+    pod: str
+    reason: str
+
+
+class RealNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that runs, as far as the ledger needs it. ``autoscaler`` is who scales it, "" if nobody does.
+
+    Its time is counted up to ``counted``.
+    """
+
+    offering: Offering
+    counted: datetime
+    autoscaler: str = ""
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """What one run leaves for the next.
+
+    ``slot`` is the last scheduled time that was counted (seconds since the epoch, a multiple of the interval), ``at``
+    the time of that run, and ``since`` that of the first. ``seats`` and ``unplaced`` are by uid of the pod, ``real`` by
+    provider id. ``derived`` are NodePools that were made of the nodes, ``load`` is the load history, as text. ``days``
+    are those that aren't archived, ``notes`` what the report has to say about the fleet.
+    """
+
+    version: int = VERSION
+    slot: int = 0
+    at: datetime | None = None
+    since: datetime | None = None
+    nodes: list[VirtualNode] = []
+    seats: dict[str, Seat] = {}
+    unplaced: dict[str, Unplaced] = {}
+    real: dict[str, RealNode] = {}
+    derived: list[NodePool] = []
+    load: str = ""
+    days: list[Day] = []
+    notes: list[str] = []
+
+
+class _Version(msgspec.Struct):
+    version: int = 0
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Record)
+_DAY_DECODER = msgspec.msgpack.Decoder(Day)
+
+
+def encode(record: Record) -> bytes:
+    """The stored form of a record."""
+    return zlib.compress(_ENCODER.encode(record), level=6)
+
+
+def decode(stored: bytes) -> Record:
+    """The record from its stored form.
+
+    Raises:
+        MalformedRecordError: the bytes are not a record, or one of another version.
+    """
+    try:
+        plain = zlib.decompress(stored)
+        version = msgspec.msgpack.decode(plain, type=_Version).version
+        if version != VERSION:
+            raise MalformedRecordError(f"the record has version {version}; version {VERSION} is needed")
+        return _DECODER.decode(plain)
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise MalformedRecordError(f"not a record of shadow mode: {error}") from error
+
+
+def encode_day(day: Day) -> bytes:
+    """The stored form of a day; equal days give equal bytes."""
+    return zlib.compress(_ENCODER.encode(day), level=6)
+
+
+def decode_day(stored: bytes) -> Day:
+    """The day from its stored form.
+
+    Raises:
+        MalformedRecordError: the bytes are not a day.
+    """
+    try:
+        return _DAY_DECODER.decode(zlib.decompress(stored))
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise MalformedRecordError(f"not a day of shadow mode: {error}") from error
