@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import boto3
-
 from local.aws import amis, backends
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     """Create the resources in moto. ``certificate_authority`` is base64 PEM, as in DescribeCluster."""
     discovery: TagTypeDef = {"Key": DISCOVERY, "Value": cluster}
     owned: TagTypeDef = {"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned"}
-    ec2 = boto3.client("ec2")
+    ec2 = backends.client("ec2")
     vpc_id = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnets = {}
     for index, zone in enumerate(sorted(_zones(ec2))[:_ZONES]):
@@ -62,10 +60,10 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     )["GroupId"]
     # EKS's own tag, which nobody else may set.
     backends.ec2(region).create_tags([group], {"aws:eks:cluster-name": cluster})
-    role = boto3.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST_POLICY)[
+    role = backends.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST_POLICY)[
         "Role"
     ]
-    boto3.client("eks").create_cluster(
+    backends.client("eks").create_cluster(
         name=cluster,
         version=version,
         roleArn=role["Arn"],
@@ -82,7 +80,7 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
         "publicAccessCidrs": ["0.0.0.0/0"],
     }
     _node_role(cluster)
-    boto3.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String", Overwrite=True)
+    backends.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String", Overwrite=True)
     amis.publish(region, version)
     return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
 
@@ -92,7 +90,7 @@ def _zones(ec2: EC2Client) -> list[str]:
 
 
 def _node_role(cluster: str) -> None:
-    iam = boto3.client("iam")
+    iam = backends.client("iam")
     role = ROLE.format(cluster=cluster)
     iam.create_role(RoleName=role, AssumeRolePolicyDocument=_TRUST_POLICY)
     if PROFILE in {profile["InstanceProfileName"] for profile in iam.list_instance_profiles()["InstanceProfiles"]}:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
+import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core import utils as moto_utils
 
@@ -81,6 +83,18 @@ def s3() -> Any:  # noqa: ANN401 - see the module
     from moto.s3.models import s3_backends  # noqa: PLC0415 - the same
 
     return s3_backends[ACCOUNT]["aws"]
+
+
+_clients: weakref.WeakKeyDictionary[boto3.Session, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def client(service: str) -> Any:  # noqa: ANN401 - typed by each service
+    """A client of the default session, of an account's administrator; made once, which takes longer than a call."""
+    assert boto3.DEFAULT_SESSION is not None
+    clients = _clients.setdefault(boto3.DEFAULT_SESSION, {})
+    if service not in clients:
+        clients[service] = boto3.client(service)  # type: ignore[call-overload]  # typed for literals
+    return clients[service]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from botocore.awsrequest import AWSResponse
 from botocore.credentials import Credentials
 from botocore.session import Session
@@ -25,6 +24,8 @@ from local.aws.iam_context import CallContext
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator, Mapping
+
+    import boto3
 
     from local.aws.iam_policies import Request, Statement
 
@@ -142,13 +143,8 @@ class IamEnforcement:
 
 def role_statements(role: str) -> tuple[Statement, ...]:
     """The statements of a role's inline policies."""
-    iam = boto3.client("iam")
-    statements: list[Statement] = []
-    for page in iam.get_paginator("list_role_policies").paginate(RoleName=role):
-        for name in page["PolicyNames"]:
-            document: Any = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-            statements += iam_policies.parse(json.loads(document) if isinstance(document, str) else document)
-    return tuple(statements)
+    documents = backends.iam().get_role(role).policies.values()
+    return tuple(statement for document in documents for statement in iam_policies.parse(json.loads(document)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,13 @@ classes while a cloud is entered.
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING, Any
 
-from moto.core import responses
 from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 
-from local.aws import backends, recursive_loops, spot_price_history
+from local.aws import backends, moto_lookups, recursive_loops, spot_price_history
 from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
@@ -69,20 +67,11 @@ def install(
         *_alarms(now),
         *_templates(),
         *auto_scaling,
-        *_lookups(),
+        *moto_lookups.replacements(),
     )
     for owner, name, value in replacements:
         stack.enter_context(backends.replaced(owner, name, value))
     stack.enter_context(backends.on_clock(now))
-
-
-def _lookups() -> list[tuple[object, str, object]]:
-    # moto inspects all members of a service's class for each request, which then takes longer than its own answer. The
-    # caches are a cloud's own, because its replacements add operations.
-    return [
-        (responses, "method_names_from_class", functools.cache(responses.method_names_from_class)),
-        (responses, "camelcase_to_underscores", functools.cache(responses.camelcase_to_underscores)),
-    ]
 
 
 def _ec2(

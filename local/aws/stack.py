@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.exceptions import ClientError
 
 from local.aws import backends, function_url_resource
@@ -154,10 +153,10 @@ def deploy(assembly: Path, *, region: str) -> tuple[DeployedStack, ...]:
     artifacts = _stacks_of(json.loads((assembly / "manifest.json").read_text()))
     bucket = _STAGING.format(region=region)
     if region == _REGION_WITHOUT_CONSTRAINT:
-        boto3.client("s3").create_bucket(Bucket=bucket)
+        backends.client("s3").create_bucket(Bucket=bucket)
     else:
         configuration: Any = {"LocationConstraint": region}
-        boto3.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration=configuration)
+        backends.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration=configuration)
     is_only = len(artifacts) == 1
     return tuple(
         _deploy_stack(assembly, stack, artifact, region=region, is_only=is_only)
@@ -172,14 +171,14 @@ def _deploy_stack(
     template_text = (assembly / properties["templateFile"]).read_text()
     template = json.loads(template_text)
     bucket = _STAGING.format(region=region)
-    s3 = boto3.client("s3")
+    s3 = backends.client("s3")
     code = _archive()
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
             s3.put_object(Bucket=bucket, Key=resource["Properties"]["Code"]["S3Key"], Body=code)
     s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
     function_url_resource.support()
-    cloudformation = boto3.client("cloudformation")
+    cloudformation = backends.client("cloudformation")
     try:
         with _without_moto_warnings():
             cloudformation.create_stack(
@@ -250,7 +249,7 @@ def _archive() -> bytes:
 def _functions(
     template: Mapping[str, Any], physical_ids: Mapping[str, str], *, region: str, stack: str
 ) -> dict[str, DeployedFunction]:
-    client = boto3.client("lambda")
+    client = backends.client("lambda")
     logical = {name: id_ for id_, name in physical_ids.items()}
     functions = {}
     for page in client.get_paginator("list_functions").paginate():
@@ -280,7 +279,7 @@ def _functions(
 
 
 def _function_urls(functions: Mapping[str, DeployedFunction]) -> dict[str, str]:
-    client = boto3.client("lambda")
+    client = backends.client("lambda")
     urls = {}
     for function in functions.values():
         with contextlib.suppress(client.exceptions.ResourceNotFoundException):
@@ -325,7 +324,7 @@ def _resolved(value: Any, physical_ids: Mapping[str, str], region: str) -> Any: 
 
 def _set_queue_policies(template: Mapping[str, Any], physical_ids: Mapping[str, str], region: str) -> None:
     """Give the queues the policies of the template, which moto passes over."""
-    sqs = boto3.client("sqs")
+    sqs = backends.client("sqs")
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::SQS::QueuePolicy":
             policy = json.dumps(_resolved(resource["Properties"]["PolicyDocument"], physical_ids, region))
@@ -334,7 +333,7 @@ def _set_queue_policies(template: Mapping[str, Any], physical_ids: Mapping[str, 
 
 
 def _event_source_mappings(region: str) -> tuple[EventSourceMapping, ...]:
-    mappings = boto3.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    mappings = backends.client("lambda").list_event_source_mappings()["EventSourceMappings"]
     # moto would invoke the function as soon as a message is sent; here the event loop polls.
     for queue in backends.sqs(region).queues.values():
         queue.lambda_event_source_mappings.clear()

@@ -117,12 +117,13 @@ def after_a_read(world: World) -> None:
 
 
 @pytest.mark.kind
-def test_ten_thousand_messages_raise_a_buffer_to_its_cap_within_a_minute_and_an_empty_queue_gives_it_up(
-    world: World,
+@pytest.mark.parametrize("messages", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_messages_raise_a_buffer_to_its_cap_within_a_minute_and_an_empty_queue_gives_it_up(
+    world: World, messages: int
 ) -> None:
     after_a_read(world)  # the worst moment: the next read is half a minute away
     since = world.clock.now()
-    send(world, 10_000)
+    send(world, messages)
     world.run_until(lambda: chunks(world, "orders") == 10, limit=2 * MINUTE)
     assert world.clock.now() - since <= MINUTE
     assert first_claim(world, since) <= MINUTE

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.faults import Fault
 from local.kubelets.behavior import MachineBehavior
 from local.world import Options, World, sample_objects
@@ -126,6 +128,7 @@ def test_other_pools_launch_unless_several_node_classes_fail(tmp_path: Path) -> 
         assert condition(world, "fallback") is None
 
 
+@pytest.mark.long
 def test_all_pools_wait_when_several_node_classes_fail_and_one_launch_is_tried(tmp_path: Path) -> None:
     boots = Boots("*")
     with opened(tmp_path, boots) as desk:

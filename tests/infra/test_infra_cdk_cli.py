@@ -102,15 +102,16 @@ def test_bootstrap_deploy_deploy_again_and_destroy(aws: str, tmp_path: Path) -> 
         )
 
     assert "bootstrapped" in cdk(aws, "bootstrap", f"aws://{ACCOUNT}/{REGION}")
-    deploy = ["deploy", *SAID, "--require-approval", "never", "--output", str(tmp_path / "cdk.out")]
-    assert "tenon-demo: creating CloudFormation changeset" in cdk(aws, *deploy)
+    deploy = ["deploy", "--require-approval", "never"]
+    written = str(tmp_path / "cdk.out")
+    assert "tenon-demo: creating CloudFormation changeset" in cdk(aws, *deploy, *SAID, "--output", written)
     (stack,) = client("cloudformation").describe_stacks(StackName="tenon-demo")["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
     names = {function["FunctionName"] for function in client("lambda").list_functions()["Functions"]}
     assert {"tenon-demo-provisioner", "tenon-demo-termination"} <= names
 
-    assert "tenon-demo (no changes)" in cdk(aws, *deploy)
+    assert "tenon-demo (no changes)" in cdk(aws, *deploy, "--app", written)
 
-    assert "tenon-demo: destroyed" in cdk(aws, "destroy", *SAID, "--force", "--output", str(tmp_path / "cdk.out"))
+    assert "tenon-demo: destroyed" in cdk(aws, "destroy", "--force", "--app", written)
     # What stays is tested by the template: moto deletes what has RetainExceptOnCreate.
     assert not client("lambda").list_functions()["Functions"]
