@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cli import decoding
-from shared.api.decode import node_claim, node_pool
+from shared.api.decode import node_claim
 from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
 from shared.api.limit_range import LimitRange
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.cluster.snapshot_reader import convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem, SchedulingPolicies
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from shared.api.decode import Outcome
     from shared.scheduling.decision import UnschedulableReason
 
 T = TypeVar("T")
@@ -149,19 +149,17 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(by_kind.get(kind.__name__, ()), kind, invalid)
 
-    def converted(kinds: Sequence[str], convert: Callable[[dict[str, Any]], Outcome[T]]) -> tuple[T, ...]:
-        outcomes = [convert(raw) for kind in kinds for raw in by_kind.get(kind, ())]
-        invalid.extend(InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None)
-        return tuple(o.value for o in outcomes if o.value is not None)
-
     pods = decoding.decode_pods(by_kind.get("Pod", ()), refused)
-    node_pools = converted(("NodePool", "Provisioner"), node_pool)
-    node_claims = converted(("NodeClaim",), node_claim)
+    node_pools, invalid_pools = convert_node_pools(
+        raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())
+    )
+    claims = [node_claim(raw) for raw in by_kind.get("NodeClaim", ())]
+    invalid += [*invalid_pools, *(InvalidObject(ref=c.ref, problems=c.problems) for c in claims if c.value is None)]
     snapshot = Snapshot(
         taken_at=now,
         pods=pods,
         nodes=objects(Node),
-        node_claims=node_claims,
+        node_claims=tuple(c.value for c in claims if c.value is not None),
         node_pools=node_pools,
         daemon_sets=objects(DaemonSet),
         limit_ranges=objects(LimitRange),

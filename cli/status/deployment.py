@@ -256,8 +256,8 @@ def unready_conditions(snapshot: Snapshot) -> tuple[Unready, ...]:
         for i in snapshot.invalid
     ]
     objects: list[tuple[str, str, Sequence[Condition]]] = [
-        *(("NodePool", p.name, p.status.conditions) for p in snapshot.node_pools),
-        *(("EC2NodeClass", c.name, c.status.conditions) for c in snapshot.node_classes),
+        *((p.ref.kind, p.name, p.status.conditions) for p in snapshot.node_pools),
+        *((c.ref.kind, c.name, c.status.conditions) for c in snapshot.node_classes),
     ]
     unready = [
         Unready(kind=kind, name=name, condition=c.type, reason=c.reason, message=c.message)

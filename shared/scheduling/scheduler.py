@@ -137,9 +137,18 @@ def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Po
 
 
 def _unusable_pools(problem: Problem) -> dict[str, str]:
-    """The NodePools that can't launch now or are invalid, with the reason."""
+    """The NodePools that can't launch now or are invalid, with the reason.
+
+    A NodePool and a Provisioner may have the same name, of which one is used and the other is invalid.
+    """
     kinds = {"NodePool", "Provisioner"}
-    invalid = {i.ref.name: i.problems[0] for i in problem.snapshot.invalid if i.ref.kind in kinds and i.problems}
+    snapshot = problem.snapshot
+    used = {pool.name for pool in snapshot.node_pools}
+    invalid = {
+        i.ref.name: i.problems[0]
+        for i in snapshot.invalid
+        if i.ref.kind in kinds and i.problems and i.ref.name not in used
+    }
     return {**invalid, **problem.not_ready}
 
 
