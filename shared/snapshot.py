@@ -28,10 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class InvalidObject:
-    """An object that can't be used, and its problems: sentences with the field, the value and what is allowed."""
+    """An object that can't be used, and its problems: sentences with the field, the value and what is allowed.
+
+    A superseded one is valid by itself: an object of a newer kind has its name and is used instead.
+    """
 
     ref: ObjectRef
     problems: tuple[str, ...]
+    is_superseded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

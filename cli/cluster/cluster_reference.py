@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from cli.cluster import local_world
+
 _EKS_ARN = re.compile(r"arn:[\w-]+:eks:(?P<region>[\w-]+):\d+:cluster/(?P<name>[\w-]+)")
 _EKSCTL_NAME = re.compile(r"(?P<name>[\w-]+)\.(?P<region>[\w-]+)\.eksctl\.io")
 
@@ -21,8 +23,12 @@ class ClusterReference:
 
 
 def resolve(reference: ClusterReference) -> ClusterReference:
-    """The same with name and Region completed from the context, as `aws eks update-kubeconfig` and eksctl name it."""
+    """The same with name and Region completed from the context, as `aws eks update-kubeconfig` and eksctl name it.
+
+    If it is a cluster of `tenon demo --keep`, this process calls its AWS from now on.
+    """
     context = _context(reference.context)
+    local_world.use(context)
     text = f"{context.get('context', {}).get('cluster', '')} {context.get('name', '')}"
     match = _EKS_ARN.search(text) or _EKSCTL_NAME.search(text)
     if match is None:

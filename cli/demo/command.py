@@ -54,6 +54,9 @@ def demo(
         bool,
         typer.Option("--allow-nodes", help="With --kubeconfig: run although the cluster has nodes that take pods."),
     ] = False,
+    allow_pending: Annotated[
+        bool, typer.Option("--allow-pending", help="Exit with 0 although pods stay pending.")
+    ] = False,
     hostile: Annotated[
         bool,
         typer.Option(
@@ -72,6 +75,8 @@ def demo(
     """Run Tenon on this machine: nodes are launched for pending pods, and empty nodes are terminated.
 
     By default it applies spot-default.yaml and scales inflate 0 → 5 → 0.
+
+    If pods stay pending at the end of a step, the exit code is 1.
 
     For example:
 
@@ -120,6 +125,7 @@ def demo(
             seed=seed,
             kubeconfig=kubeconfig,
             allow_nodes=allow_nodes,
+            allow_pending=allow_pending,
             record=record,
             report=report_to,
         )

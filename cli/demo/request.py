@@ -77,6 +77,7 @@ class DemoRequest:
 
     ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle. ``kubeconfig`` is
     that of a throw-away cluster to run in, in real time; ``allow_nodes``: it may have nodes of its own.
+    ``allow_pending``: pods that stay pending are no failure.
     """
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
@@ -94,6 +95,7 @@ class DemoRequest:
     elapsed: Callable[[], float] = time.monotonic
     kubeconfig: Path | None = None
     allow_nodes: bool = False
+    allow_pending: bool = False
     record: Path | None = None
     report: Path | None = None
 
@@ -101,9 +103,22 @@ class DemoRequest:
         """The objects of all manifests. Of objects with the same kind, namespace and name, the last is used.
 
         Raises:
-            UsageError: a manifest doesn't exist, or isn't YAML.
+            UsageError: a manifest doesn't exist, isn't YAML of objects, or is empty.
         """
         return _last_of_each(o for m in self.manifests for o in load_manifest(m, cluster=self.cluster))
+
+    def check_outputs(self) -> None:
+        """Check that the files of ``--record`` and ``--report`` can be written, before minutes are spent on the run.
+
+        Raises:
+            UsageError: one of them can't.
+        """
+        for path in (self.record, self.report):
+            if path is not None:
+                try:
+                    path.open("a").close()
+                except OSError as error:
+                    raise UsageError(f"{path}: {error.strerror or error}") from error
 
     def steps(self, objects: Iterable[dict[str, Any]]) -> list[Step]:
         """The steps with these objects, in order; without Deployments to scale, one step with the objects as applied.
@@ -146,16 +161,40 @@ def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
     """The objects of a manifest: a path, or the name of an included manifest.
 
     Raises:
-        UsageError: the file doesn't exist, or isn't YAML.
+        UsageError: the file doesn't exist, isn't YAML of objects, or is empty.
     """
     path = next((p for p in (Path(manifest), MANIFESTS / manifest) if p.is_file()), None)
     if path is None:
         included = ", ".join(sorted(p.name for p in MANIFESTS.glob("*.yaml")))
         raise UsageError(f'there is no file "{manifest}" and no included manifest of that name ({included})')
     try:
-        return [o for o in yaml.safe_load_all(path.read_text().replace(PLACEHOLDER, cluster)) if o]
-    except yaml.YAMLError as error:
+        documents = [d for d in yaml.safe_load_all(path.read_text().replace(PLACEHOLDER, cluster)) if d is not None]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not YAML: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    objects = [obj for document in documents for obj in _items(document)]
+    if not objects:
+        raise UsageError(f"{path} is empty: it has no object")
+    for number, obj in enumerate(objects, 1):
+        if problem := _problem(obj):
+            raise UsageError(f"{path}: object {number} {problem}")
+    return objects
+
+
+def _items(document: Any) -> list[Any]:  # noqa: ANN401 - what a file holds
+    """The objects of a list such as kubectl prints, or the document itself."""
+    items = document.get("items") if isinstance(document, dict) else None
+    return items if isinstance(items, list) else [document]
+
+
+def _problem(obj: Any) -> str:  # noqa: ANN401 - the same
+    """Why it is no Kubernetes object; empty if it is."""
+    if not isinstance(obj, dict) or not obj.get("kind") or not obj.get("apiVersion"):
+        return "is no Kubernetes object: it has no apiVersion and kind"
+    if not isinstance(obj.get("metadata"), dict) or not obj["metadata"].get("name"):
+        return f"({obj['kind']}) has no metadata.name"
+    return ""
 
 
 def _last_of_each(objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

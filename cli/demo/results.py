@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from cli.demo import interruptions
+from cli.demo import interruptions, unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from cli.demo.interruptions import Interruptions
+    from cli.demo.unmet import FalseCondition, PendingPods
     from local.world import World
     from local.world.timeline import TimelineEvent
 
@@ -39,21 +40,29 @@ class LaunchedNode:
 
 @dataclass(frozen=True, kw_only=True)
 class StepSpan:
-    """When a step began, came to rest (its last change before the cluster was idle; None: not idle) and ended."""
+    """When a step began, came to rest (its last change before the cluster was idle; None: not idle) and ended.
+
+    ``pending`` are the pods that were pending at its end.
+    """
 
     label: str
     began: datetime
     rested: datetime | None
     ended: datetime
+    pending: tuple[PendingPods, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """The result of one step; the names are the JSON's. ``seconds_to_rest`` is None if ``--rest`` ended it before."""
+    """The result of one step; the names are the JSON's. ``seconds_to_rest`` is None if ``--rest`` ended it before.
+
+    ``pending`` are the pods that were pending at its end.
+    """
 
     step: str
     price_per_hour_at_end: float
     seconds_to_rest: float | None
+    pending: tuple[PendingPods, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +94,22 @@ class DemoResult:
     seconds_pending_to_running_p99: float | None
     steps: tuple[StepResult, ...]
     interruptions: Interruptions | None = None
+    conditions: tuple[FalseCondition, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The values of the JSON line."""
         return asdict(self)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether pods were pending at the end of a step."""
+        return any(step.pending for step in self.steps)
+
+    def unmet(self) -> Iterator[str]:
+        """A line for what the run was asked for and didn't give: pods that stayed pending, and False conditions."""
+        for step in self.steps:
+            yield from (f"{step.step}: {pending.text}" for pending in step.pending)
+        yield from (condition.text for condition in self.conditions)
 
 
 def compute_result(
@@ -127,10 +148,12 @@ def compute_result(
                 step=span.label,
                 price_per_hour_at_end=round(_cost_at(span.ended, events, price), 6),
                 seconds_to_rest=None if span.rested is None else round((span.rested - span.began).total_seconds(), 1),
+                pending=span.pending,
             )
             for span in spans
         ),
         interruptions=interruptions.compute(events),
+        conditions=tuple(unmet.false_conditions(world)),
     )
 
 

@@ -8,13 +8,13 @@ import signal
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
 
-from cli.demo import real_cluster, results, screen
+from cli import terminal
+from cli.demo import kept_world, real_cluster, results, screen, unmet
 from cli.demo.event_lines import EventLines
 from cli.demo.interruptions import drain_then_provision
 from cli.demo.results import StepSpan
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cli.demo.results import DemoResult
     from cli.report.recording import Recording
 
-KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
 _FRAMES_PER_SECOND = 8
 _FIRST_WATCH = timedelta(minutes=3)
 _PROGRESS_SECONDS = 10.0
@@ -59,11 +58,13 @@ class Demo:
         """Run all steps and print them. With ``keep``, the cluster then stays up until Ctrl-C.
 
         Raises:
-            UsageError: a manifest or a deployment doesn't exist, or the API server rejects an object.
+            UsageError: a manifest or a deployment doesn't exist, the API server rejects an object, or a file for the
+                run can't be written.
             StuckError: the cluster didn't become idle.
         """
         began = time.monotonic()
         request = self._request
+        request.check_outputs()
         objects = request.objects()
         steps = request.steps(objects)
         drain_first = self._drain_first(objects, steps)
@@ -90,7 +91,8 @@ class Demo:
         if request.kubeconfig is not None:
             options = real_cluster.options(request.kubeconfig, allow_nodes=request.allow_nodes)
             return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
-        options = Options(elapsed=request.elapsed, context={"relay": "function"})
+        start = kept_world.start() if request.keep else None
+        options = Options(elapsed=request.elapsed, context={"relay": "function"}, start=start)
         if request.hostile:
             options = replace(options, hostility=Hostility(boot_failures=1))
         return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
@@ -175,7 +177,9 @@ class Demo:
         if not self._request.only_json:
             self._console.print(self._screen(world, start, f"{label}: {'idle' if is_idle else 'not idle yet'}"))
         rested = max(world.last_activity, began) if is_idle else None
-        return StepSpan(label=label, began=began, rested=rested, ended=world.clock.now())
+        return StepSpan(
+            label=label, began=began, rested=rested, ended=world.clock.now(), pending=unmet.pending_pods(world)
+        )
 
     def _print_progress(self, world: World, start: datetime, label: str) -> None:
         """A line on stderr now and then, where nothing else is printed until the result."""
@@ -227,10 +231,16 @@ class Demo:
                 self._console.print(line, soft_wrap=True)
 
     def _print_result(self, result: DemoResult) -> None:
-        if not self._request.only_json:
-            self._console.print()
-            self._console.print(results.table(result))
-        print(json.dumps(result.as_json()))  # noqa: T201 (the result, for programs; never wrapped or coloured)
+        if self._request.only_json:
+            print(json.dumps(result.as_json()))  # noqa: T201 (the result, for programs; never wrapped or coloured)
+            return
+        self._console.print()
+        self._console.print(results.table(result))
+        lines = list(result.unmet())
+        if lines:
+            self._print("\n[bold]Not as requested[/bold]")
+        for line in lines:
+            self._console.print(line, style=terminal.BAD, highlight=False, markup=False, soft_wrap=True)
 
     def _save(self, recording: Recording) -> None:
         if self._request.record is not None:
@@ -246,18 +256,17 @@ class Demo:
             with contextlib.suppress(KeyboardInterrupt):
                 world.run_in_real_time()
             return
-        KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
-        config = world.kubectl_config()
-        KUBECONFIG.touch(mode=0o600)
-        KUBECONFIG.write_text(config)
-        self._print(
-            f"\n[bold]The cluster stays up, now in real time. Ctrl-C stops it.[/bold] Its kubeconfig, {KUBECONFIG}:\n"
-        )
-        self._console.print(config, markup=False, highlight=False, soft_wrap=True)
-        self._print(f"  export KUBECONFIG={KUBECONFIG}\n  kubectl get pods,nodes,nodeclaims,nodepools,provisioners\n")
-        with contextlib.suppress(KeyboardInterrupt):
-            world.run_in_real_time()
-        KUBECONFIG.unlink(missing_ok=True)
+        with self._console.status("Letting the cluster's clock catch up with this machine's …"):
+            ahead = kept_world.catch_up(world)
+        with kept_world.kubeconfig(world) as kubeconfig:
+            self._print("\n[bold]The cluster stays up, now in real time. Ctrl-C stops it.[/bold]")
+            if ahead:
+                self._print(f"Its clock is {ahead.total_seconds() / 60:.0f} minutes ahead of this machine's.")
+            self._print("\nIn another terminal:\n")
+            for command in kept_world.commands(world, kubeconfig):
+                self._console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                world.run_in_real_time()
 
     def _print(self, text: str) -> None:
         if not self._request.only_json:
@@ -274,19 +283,23 @@ def run(request: DemoRequest) -> int:
         # SIGINT too: a shell that starts the demo in the background makes it ignore SIGINT.
         signal.signal(signal_number, signal.default_int_handler)
     try:
-        Demo(request, console).run()
+        result = Demo(request, console).run()
     except CommandError as error:
-        errors.print(f"tenon demo: {error}", style="red", highlight=False, markup=False)
+        errors.print(f"tenon demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         return error.code
     except StuckError as error:
         errors.print(
-            f"tenon demo: the cluster did not become idle: {error}", style="red", highlight=False, markup=False
+            f"tenon demo: the cluster did not become idle: {error}",
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
         )
         return FAILED
     except KeyboardInterrupt:
         errors.print("Interrupted; everything is stopped.", highlight=False)
         return INTERRUPTED
-    return 0
+    return FAILED if result.has_pending and not request.allow_pending else 0
 
 
 def _price_lookup(world: World) -> Callable[[str, str, str], float]:

@@ -138,7 +138,7 @@ def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Seque
         alarms=alarms,
         unready=unready_conditions(snapshot) if snapshot is not None else (),
         interruption_feed=feed,
-        notes=tuple(all_notes),
+        notes=(*all_notes, *(superseded_objects(snapshot) if snapshot is not None else ())),
         pauses=pause_messages(snapshot, now) if snapshot is not None else (),
         fleet=fleet,
     )
@@ -249,11 +249,17 @@ def _alarms(cluster: str) -> tuple[Alarm, ...]:
     )
 
 
+def superseded_objects(snapshot: Snapshot) -> Iterator[str]:
+    """A note on each legacy object that a migration left beside its successor, which needs no attention."""
+    yield from (f"{i.ref.kind} {i.ref.name}: {'; '.join(i.problems)}" for i in snapshot.invalid if i.is_superseded)
+
+
 def unready_conditions(snapshot: Snapshot) -> tuple[Unready, ...]:
     """Invalid objects and False conditions of NodePools and node classes, by kind and name."""
     invalid = [
         Unready(kind=i.ref.kind, name=i.ref.name, condition="", reason="Invalid", message="; ".join(i.problems))
         for i in snapshot.invalid
+        if not i.is_superseded
     ]
     objects: list[tuple[str, str, Sequence[Condition]]] = [
         *((p.ref.kind, p.name, p.status.conditions) for p in snapshot.node_pools),

@@ -17,7 +17,7 @@ class AccountSettings:
     concurrent_executions: int = 1000
     ebs_default_kms_key: str = "alias/aws/ebs"
 
-    def get_account_settings(self) -> RawResponse:
+    def get_account_settings(self, _: bytes) -> RawResponse:
         """Lambda's GetAccountSettings."""
         limit = {
             "ConcurrentExecutions": self.concurrent_executions,
@@ -25,7 +25,7 @@ class AccountSettings:
         }
         return 200, {}, json.dumps({"AccountLimit": limit}).encode()
 
-    def get_ebs_default_kms_key_id(self) -> RawResponse:
+    def get_ebs_default_kms_key_id(self, _: bytes) -> RawResponse:
         """EC2's GetEbsDefaultKmsKeyId."""
         key = f"<kmsKeyId>{self.ebs_default_kms_key}</kmsKeyId>"
         return 200, {}, f"<GetEbsDefaultKmsKeyIdResponse>{key}</GetEbsDefaultKmsKeyIdResponse>".encode()

@@ -18,7 +18,7 @@ from moto import mock_aws
 from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
-from local.aws import account, amis, backends, moto_patches, pricing_api, stack
+from local.aws import account, amis, backends, log_streams, moto_patches, pricing_api, stack
 from local.aws.account_settings import AccountSettings
 from local.aws.auto_scaling import answers, managed_node_groups
 from local.aws.auto_scaling.groups import AutoScalingGroups
@@ -28,6 +28,7 @@ from local.aws.calls import Calls
 from local.aws.capacity_pools import CapacityPools
 from local.aws.capacity_reservations import CapacityReservations
 from local.aws.ec2_instances import INTERRUPTION, RECOMMENDATION, Ec2Instances
+from local.aws.endpoint import Endpoint
 from local.aws.event_buses import EventBuses
 from local.aws.eventual_consistency import EventualConsistency
 from local.aws.fleet import Fleets
@@ -137,6 +138,9 @@ class Cloud:
             )
             self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
             self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
+            self._interceptor.serve_operation(
+                "logs", "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)
+            )
             mock_random.seed(self._seed)
             self.fleets = Fleets(
                 backend=backends.ec2(self.region),
@@ -216,6 +220,10 @@ class Cloud:
             lock=self.lock,
         )
         return self.deployed
+
+    def endpoint(self) -> Endpoint:
+        """This AWS over HTTP, for other processes; enter it to serve it."""
+        return Endpoint(self._interceptor)
 
     def upgrade(self, cluster: str, version: str) -> None:
         """Publish the images of a Kubernetes version, and let the EKS cluster have it."""

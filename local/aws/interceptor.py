@@ -62,7 +62,7 @@ class Interceptor:
         self._now = now
         self._sleep = sleep
         self._services: dict[str, Callable[[str, bytes], RawResponse]] = {}
-        self._operations: dict[tuple[str, str], Callable[[], RawResponse]] = {}
+        self._operations: dict[tuple[str, str], Callable[[bytes], RawResponse]] = {}
 
     def guard(self, session: boto3.Session) -> None:
         """Intercept the requests of all clients that the session creates from now on."""
@@ -73,8 +73,8 @@ class Interceptor:
         """Serve a service that moto lacks: the handler gets the operation and the request's body."""
         self._services[service] = handler
 
-    def serve_operation(self, service: str, operation: str, handler: Callable[[], RawResponse]) -> None:
-        """Serve an operation without parameters that moto lacks."""
+    def serve_operation(self, service: str, operation: str, handler: Callable[[bytes], RawResponse]) -> None:
+        """Serve an operation that moto lacks: the handler gets the request's body."""
         self._operations[service, operation] = handler
 
     def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ANN401, ARG002 - botocore's request, and what else it passes
@@ -106,11 +106,11 @@ class Interceptor:
         return _aws_response(request.url, response)
 
     def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:  # noqa: ANN401 - the same
-        if service in self._services:
-            body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
-            return self._services[service](operation, body)
-        if handler := self._operations.get((service, operation)):
-            return handler()
+        body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
+        if answer := self._operations.get((service, operation)):
+            return answer(body)
+        if handler := self._services.get(service):
+            return handler(operation, body)
         response = botocore_stubber(event_name, request)
         if response is None:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")

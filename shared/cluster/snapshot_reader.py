@@ -196,10 +196,10 @@ def _convert(
     v1_objects = {obj.name: obj for obj in valid if obj.api_version == api_version}
     used = [obj for obj in valid if v1_objects.get(obj.name, obj) is obj]
     invalid = [InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None]
-    shadowed = [_shadowed(obj, v1_objects[obj.name]) for obj in valid if v1_objects.get(obj.name, obj) is not obj]
-    return tuple(used), (*invalid, *shadowed)
+    superseded = [_superseded(obj, v1_objects[obj.name]) for obj in valid if v1_objects.get(obj.name, obj) is not obj]
+    return tuple(used), (*invalid, *superseded)
 
 
-def _shadowed(obj: NodePool | EC2NodeClass, used: NodePool | EC2NodeClass) -> InvalidObject:
+def _superseded(obj: NodePool | EC2NodeClass, used: NodePool | EC2NodeClass) -> InvalidObject:
     problem = f'metadata.name: "{obj.name}" is also the name of {used.ref}, which is used instead'
-    return InvalidObject(ref=obj.ref, problems=(problem,))
+    return InvalidObject(ref=obj.ref, problems=(problem,), is_superseded=True)

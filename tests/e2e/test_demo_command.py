@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 from cli.demo.request import Scale, load_manifest
-from cli.demo.runner import KUBECONFIG
 from cli.errors import UsageError
 from local.world import sample_objects
 from tests.e2e.hostile_bounds import shutdown_delay
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TENON = [sys.executable, "-c", "from cli.main import run; run()", "demo"]
 CHECKOUT = Path(__file__).parent.parent.parent
@@ -46,12 +38,13 @@ def test_json_prints_only_the_result() -> None:
     assert figures["instances_left"] == figures["dead_letters"] == figures["duplicate_launches"] == 0
 
 
-def test_the_text_shows_events_and_ends_with_the_json() -> None:
+def test_the_text_shows_events_and_has_no_json() -> None:
     done = demo("--scale", "inflate=2")
     assert done.returncode == 0, done.stderr
     for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "running", "Results"):
         assert words in done.stdout
-    assert json.loads(done.stdout.splitlines()[-1])["instances_left"] > 0
+    assert "{" not in done.stdout
+    assert "Not as requested" not in done.stdout
     assert "\x1b[" not in done.stdout
 
 
@@ -82,7 +75,7 @@ def test_a_pattern_scales_all_deployments_that_match_at_once(tmp_path: Path) -> 
 
 
 def test_a_step_that_is_not_at_rest_in_time_says_so() -> None:
-    done = demo("--scale", "inflate=2,0", "--rest", "0.2", "--json")
+    done = demo("--scale", "inflate=2,0", "--rest", "0.2", "--allow-pending", "--json")
     assert done.returncode == 0, done.stderr
     assert [step["seconds_to_rest"] for step in json.loads(done.stdout)["steps"]] == [None, None]
 
@@ -111,42 +104,3 @@ def test_a_manifest_that_is_not_yaml_is_rejected(tmp_path: Path) -> None:
         load_manifest(str(broken), cluster="demo")
     with pytest.raises(UsageError):
         Scale.parse("inflate=-1")
-
-
-@pytest.fixture
-def kept() -> Iterator[subprocess.Popen[str]]:
-    """A demo that stays up after its scenario."""
-    process = subprocess.Popen(
-        [*TENON, "--keep"], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_with_keep_kubectl_prints_tables_and_ctrl_c_stops_it(kept: subprocess.Popen[str]) -> None:
-    assert kept.stdout is not None
-    for line in kept.stdout:
-        if line.startswith("  kubectl get"):
-            break
-    shown = subprocess.run(
-        ["kubectl", "get", "pods,nodes,nodeclaims"],
-        env={**os.environ, "KUBECONFIG": str(KUBECONFIG)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
-    assert shown.count("Running") == 5
-    for words in ("NAME", "Ready", "nodeclaim.karpenter.sh/default-", "spot"):
-        assert words in shown
-    kept.send_signal(signal.SIGINT)
-    assert kept.wait(timeout=60) == 0
-    for _ in range(50):
-        if not KUBECONFIG.exists():
-            break
-        time.sleep(0.1)
-    assert not KUBECONFIG.exists()

@@ -105,9 +105,10 @@ def test_legacy_kinds_are_converted_unless_a_v1_object_has_their_name(
         ("AWSNodeTemplate", "old"),
         ("AWSNodeTemplate", "both"),
     }
-    [shadowed] = snapshot.invalid
-    assert str(shadowed.ref) == "Provisioner both"
-    assert "NodePool both, which is used instead" in shadowed.problems[0]
+    [superseded] = snapshot.invalid
+    assert str(superseded.ref) == "Provisioner both"
+    assert "NodePool both, which is used instead" in superseded.problems[0]
+    assert superseded.is_superseded
 
 
 def test_a_list_that_expires_while_paging_is_restarted(
