@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from bench.cost_model import FULL_VCPU
 from bench.stub_api_server import PAGE, stub_api_server
+from bench.stub_aws import run_program, stub_aws
 from infra import function_sizes
 
 if TYPE_CHECKING:
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 CLUSTERS = ((100, 5_000), (1_000, 20_000), (5_000, 100_000))
 """Nodes and pods."""
 SECONDS = 30
-_FULL_VCPU = 1769
 _PROGRAM = """
 import json, re, sys, time, types
 package = types.ModuleType("kubernetes"); package.__path__ = [PATH]; sys.modules["kubernetes"] = package
@@ -62,7 +57,7 @@ print(json.dumps({"mib": peak, "imports": imported, "start": at - imported,
 def run() -> list[dict[str, str]]:
     """A row for each size of cluster, of memory, of the start, and of an event."""
     rows = []
-    share = function_sizes.SIZES[function_sizes.RELAY].memory / _FULL_VCPU
+    share = function_sizes.SIZES[function_sizes.RELAY].memory / FULL_VCPU
     for nodes, pods in CLUSTERS:
         measured = measure(nodes, pods)
         event = measured["event"]
@@ -92,32 +87,12 @@ def run() -> list[dict[str, str]]:
 
 def measure(nodes: int, pods: int) -> dict[str, float]:
     """MiB, processor seconds of imports, start and one event, and the number of events."""
-    with stub_api_server(nodes, pods) as (url, authority), _Aws(url, authority) as aws:
-        spec = importlib.util.find_spec("kubernetes")
-        assert spec is not None
-        paths = list(spec.submodule_search_locations or ())
-        program = _PROGRAM.replace("[PATH]", repr(paths)).replace("SECONDS", str(SECONDS))
-        environ = {
-            **os.environ,
-            **function_sizes.RELAY_RUNTIME,
-            "TENON_CLUSTER_NAME": "demo",
-            "TENON_EVENT_BUS_NAME": "tenon-demo",
-            "AWS_ENDPOINT_URL": aws,
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
-        }
-        process = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=True
-        )
-    measured: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-    return measured
-
-
-class _Aws:
-    """A context manager: EKS's and EventBridge's answers over HTTP; gives the URL."""
-
-    def __init__(self, endpoint: str, authority: str) -> None:
+    spec = importlib.util.find_spec("kubernetes")
+    assert spec is not None
+    paths = list(spec.submodule_search_locations or ())
+    program = _PROGRAM.replace("[PATH]", repr(paths)).replace("SECONDS", str(SECONDS))
+    environ = {**function_sizes.RELAY_RUNTIME, "TENON_EVENT_BUS_NAME": "tenon-demo"}
+    with stub_api_server(nodes, pods) as (endpoint, authority):
         description = {
             "name": "demo",
             "arn": "arn:aws:eks:us-east-1:123456789012:cluster/demo",
@@ -126,33 +101,10 @@ class _Aws:
             "version": "1.34",
         }
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        def answer(body: Mapping[str, Any]) -> dict[str, Any]:
+            if "Entries" in body:  # PutEvents
+                return {"FailedEntryCount": 0, "Entries": [{"EventId": "1"} for _ in body["Entries"]]}
+            return {"cluster": description}
 
-            def do_GET(self) -> None:
-                self._answer({"cluster": description})
-
-            def do_POST(self) -> None:
-                body: Mapping[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                self._answer({"FailedEntryCount": 0, "Entries": [{"EventId": "1"} for _ in body["Entries"]]})
-
-            def _answer(self, answer: Mapping[str, Any]) -> None:
-                text = json.dumps(answer).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> str:
-        self._thread.start()
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        with stub_aws(answer) as url:
+            return run_program(program, url, environ)

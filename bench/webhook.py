@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.cost_model import FULL_VCPU
+from bench.stub_aws import run_program, stub_aws
 from infra import function_sizes
 from local.faults import Fault
 from local.world import World, sample_objects
 from local.world.options import Options
 from shared import hints
 from shared.api import labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 POD_BYTES = 5_000
 PODS = 5
@@ -136,29 +135,14 @@ def _pool(world: World) -> list[dict[str, Any]]:
 
 def measure() -> dict[str, float]:
     """MiB, and processor seconds of the start, the first review, another one, and one that sends a message."""
-    with _Sqs() as url:
+    event = {"rawPath": f"/{_PATH}", "body": json.dumps(_review()), "isBase64Encoded": False}
+    with stub_aws(_sent) as url:
         environ = {
-            **os.environ,
-            "TENON_CLUSTER_NAME": "demo",
             "TENON_PROVISIONING_QUEUE_URL": f"{url}/123456789012/q.fifo",
             "TENON_WEBHOOK_DIGEST": hashlib.sha256(_PATH.encode()).hexdigest(),
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
-            "AWS_ENDPOINT_URL": url,
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "x",
-            "AWS_SECRET_ACCESS_KEY": "x",
         }
-        event = {"rawPath": f"/{_PATH}", "body": json.dumps(_review()), "isBase64Encoded": False}
-        process = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
-            input=json.dumps(event),
-            capture_output=True,
-            text=True,
-            env=environ,
-            check=True,
-        )
-    measured: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-    return measured
+        return run_program(_PROGRAM, url, environ, stdin=json.dumps(event))
 
 
 def _review() -> dict[str, Any]:
@@ -173,32 +157,7 @@ def _review() -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-class _Sqs:
-    """A context manager: SQS's answers to SendMessage over HTTP; gives the URL."""
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                digest = hashlib.md5(body["MessageBody"].encode(), usedforsecurity=False).hexdigest()
-                text = json.dumps({"MessageId": "1", "MD5OfMessageBody": digest}).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
-                """Nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-
-    def __enter__(self) -> str:
-        self._thread.start()
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+def _sent(body: Mapping[str, Any]) -> dict[str, str]:
+    """SQS's answer to SendMessage."""
+    digest = hashlib.md5(body["MessageBody"].encode(), usedforsecurity=False).hexdigest()
+    return {"MessageId": "1", "MD5OfMessageBody": digest}
