@@ -2,104 +2,47 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
-import threading
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from infra import assembly, cluster_manifests, custom_resource, deployment_access, kinds_check
+from infra import assembly, cluster_manifests, deployment_access, kinds_check
 from local.aws import backends
 from local.kubernetes import kinds
-from local.kubernetes.apiserver.auth import User
-from local.kubernetes.apiserver.rbac import Rbac
-from local.kubernetes.apiserver.server import Server
-from local.kubernetes.registry.store import Store
+from tests.infra import custom_resource_deployment
 from tests.infra.resolved_template import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.infra.custom_resource_deployment import Deployment
+
 NAMES = [definition["metadata"]["name"] for definition in cluster_manifests.kinds()]
+TYPE = "Custom::TenonKindsCheck"
 NODE_POOLS = "nodepools.karpenter.sh"
 HELM = {"app.kubernetes.io/managed-by": "Helm"}
 GENERATED = {"controller-gen.kubebuilder.io/version": "v0.19.0"}
 
 
-@dataclass
-class Deployment:
-    """A cluster's API server, EKS's description of it, and where CloudFormation gets its answers."""
-
-    server: Server
-    answers: list[dict[str, Any]] = field(default_factory=list)
-    response_url: str = ""
-
-    def store(self, metadata: dict[str, Any], name: str = NODE_POOLS) -> None:
-        """Store a definition, that of NodePools by default, as somebody else applied it."""
-        definition = copy.deepcopy(next(d for d in cluster_manifests.kinds() if d["metadata"]["name"] == name))
-        definition["metadata"] = {"name": name, **metadata}
-        self.server.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition)
-
-    def request(self, kind: str) -> dict[str, Any]:
-        """CloudFormation's request and the answer to it."""
-        event = {
-            "RequestType": kind,
-            "ResponseURL": self.response_url,
-            "StackId": "stack",
-            "RequestId": "request",
-            "LogicalResourceId": "Definitions",
-            "ResourceProperties": {"Names": NAMES},
-        }
-        kinds_check.handle(event, None)
-        return self.answers[-1]
-
-
 @pytest.fixture
 def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv(custom_resource.CLUSTER_VARIABLE, "demo")
-    store = Store(now=lambda: datetime.now(UTC))
-    for obj in deployment_access.kinds_check():
-        store.create(store.kind(obj["apiVersion"], obj["kind"]), obj)
-    user = User("kinds-check", (cluster_manifests.group(deployment_access.KINDS_CHECK), "system:authenticated"))
+    with custom_resource_deployment.deployment(
+        monkeypatch, kinds_check.handle, access=deployment_access.kinds_check(), group=deployment_access.KINDS_CHECK
+    ) as running:
+        yield running
 
-    def authenticate(token: str | None) -> User | None:
-        return user if token and token.startswith("k8s-aws-v1.") else None
 
-    with mock_aws(), Server(store, authenticate=authenticate, authorize=Rbac(store)) as server:
-        eks = boto3.client("eks")
-        eks.create_cluster(
-            name="demo", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
-        )
-        cluster = backends.eks("us-east-1").clusters["demo"]
-        cluster.endpoint = server.url
-        cluster.certificate_authority = {"data": base64.b64encode(server.ca_pem.encode()).decode()}
-        running = Deployment(server)
+def request(deployment: Deployment, kind: str) -> dict[str, Any]:
+    return deployment.request(kind, TYPE, Names=NAMES)
 
-        class Answers(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                running.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.end_headers()
 
-            def log_message(self, *_: object) -> None:
-                """Write nothing."""
-
-        answers = HTTPServer(("127.0.0.1", 0), Answers)
-        threading.Thread(target=answers.serve_forever, daemon=True).start()
-        running.response_url = f"http://127.0.0.1:{answers.server_port}/answer"
-        try:
-            yield running
-        finally:
-            answers.shutdown()
-            answers.server_close()
+def store(deployment: Deployment, metadata: dict[str, Any], name: str = NODE_POOLS) -> None:
+    """Store a definition, that of NodePools by default, as somebody else applied it."""
+    definition = copy.deepcopy(next(d for d in cluster_manifests.kinds() if d["metadata"]["name"] == name))
+    definition["metadata"] = {"name": name, **metadata}
+    deployment.server.store.create(kinds.CUSTOM_RESOURCE_DEFINITIONS, definition)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +61,10 @@ def test_definitions_of_tenon_and_karpenter_may_be_overwritten(
     deployment: Deployment, metadata: dict[str, Any] | None
 ) -> None:
     if metadata is not None:
-        deployment.store(metadata)
-    answer = deployment.request("Create")
+        store(deployment, metadata)
+    answer = request(deployment, "Create")
     assert (answer["Status"], answer["Reason"]) == ("SUCCESS", "")
-    assert answer["PhysicalResourceId"] == "Definitions"
+    assert answer["PhysicalResourceId"] == custom_resource_deployment.LOGICAL_ID
 
 
 @pytest.mark.parametrize(
@@ -143,15 +86,15 @@ def test_definitions_of_tenon_and_karpenter_may_be_overwritten(
 def test_a_definition_of_another_owner_fails_the_deployment_with_its_name(
     deployment: Deployment, metadata: dict[str, Any], owner: str
 ) -> None:
-    deployment.store(metadata)
+    store(deployment, metadata)
     for kind in ("Create", "Update"):
-        answer = deployment.request(kind)
+        answer = request(deployment, kind)
         assert answer["Status"] == "FAILED"
         assert answer["Reason"] == (
             f"CustomResourceDefinition {NODE_POOLS} belongs to {owner}, not to Tenon or Karpenter. "
             "Deploy with -c kinds=kept to leave them as they are"
         )
-    assert deployment.request("Delete")["Status"] == "SUCCESS"
+    assert request(deployment, "Delete")["Status"] == "SUCCESS"
 
 
 @pytest.mark.parametrize(
@@ -167,20 +110,20 @@ def test_a_definition_of_another_owner_fails_the_deployment_with_its_name(
 def test_a_definition_of_capacity_buffers_that_is_not_tenons_is_never_overwritten(
     deployment: Deployment, metadata: dict[str, Any], owner: str
 ) -> None:
-    deployment.store(metadata, kinds_check.CAPACITY_BUFFERS)
-    answer = deployment.request("Create")
+    store(deployment, metadata, kinds_check.CAPACITY_BUFFERS)
+    answer = request(deployment, "Create")
     assert answer["Status"] == "FAILED"
     assert f"{kinds_check.CAPACITY_BUFFERS} belongs to {owner}" in answer["Reason"]
     assert "Deploy with -c capacityBuffers=kept" in answer["Reason"]
 
 
 def test_tenons_own_definition_of_capacity_buffers_is_renewed(deployment: Deployment) -> None:
-    deployment.store({"annotations": {"tenon.sh/applied-by": "tenon"}}, kinds_check.CAPACITY_BUFFERS)
-    assert deployment.request("Create")["Status"] == "SUCCESS"
+    store(deployment, {"annotations": {"tenon.sh/applied-by": "tenon"}}, kinds_check.CAPACITY_BUFFERS)
+    assert request(deployment, "Create")["Status"] == "SUCCESS"
 
 
 def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deployment) -> None:
-    deployment.store({"annotations": GENERATED})
+    store(deployment, {"annotations": GENERATED})
     definitions = deployment.server.store.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
     (sentence,) = kinds_check.ownership_errors(definitions, auto_mode=True)
     assert sentence == f"CustomResourceDefinition {NODE_POOLS} belongs to EKS Auto Mode, not to Tenon or Karpenter"
@@ -188,7 +131,7 @@ def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deploym
 
 def test_a_cluster_that_cannot_be_read_fails_the_deployment_at_once(deployment: Deployment) -> None:
     backends.eks("us-east-1").clusters["demo"].endpoint = "https://127.0.0.1:1"
-    answer = deployment.request("Create")
+    answer = request(deployment, "Create")
     assert answer["Status"] == "FAILED"
     assert "can't be read (URLError" in answer["Reason"]
 
@@ -204,7 +147,7 @@ def applied(**context: str) -> dict[str, dict[str, Any]]:
 def test_the_stack_checks_before_it_applies_and_with_rights_to_read_only() -> None:
     resources = applied()
     (definitions,) = (r for id_, r in resources.items() if id_.startswith("ClusterSideKinds"))
-    ((check_id, check),) = ((id_, r) for id_, r in resources.items() if r["Type"] == "Custom::TenonKindsCheck")
+    ((check_id, check),) = ((id_, r) for id_, r in resources.items() if r["Type"] == TYPE)
     assert definitions["DependsOn"] == [check_id]
     assert check["Properties"]["Names"] == NAMES
     (policy,) = (
@@ -243,12 +186,12 @@ def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
 
 
 def test_where_definitions_are_kept_nothing_is_checked() -> None:
-    assert not [r for r in applied(kinds="kept").values() if r["Type"] == "Custom::TenonKindsCheck"]
+    assert not [r for r in applied(kinds="kept").values() if r["Type"] == TYPE]
 
 
 def test_a_definition_of_capacity_buffers_that_is_kept_is_neither_checked_nor_applied() -> None:
     resources = applied(capacityBuffers="kept").values()
-    (check,) = [r for r in resources if r["Type"] == "Custom::TenonKindsCheck"]
+    (check,) = [r for r in resources if r["Type"] == TYPE]
     assert check["Properties"]["Names"] == [name for name in NAMES if name != kinds_check.CAPACITY_BUFFERS]
     manifests = [json.dumps(r) for r in resources if r["Type"] == "Custom::AWSCDK-EKS-KubernetesResource"]
     assert not any('"kind": "CustomResourceDefinition"' in m and kinds_check.CAPACITY_BUFFERS in m for m in manifests)

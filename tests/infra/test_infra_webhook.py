@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import graphlib
 import hashlib
 import json
-import threading
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
-from infra import (
-    assembly,
-    cluster_manifests,
-    custom_resource,
-    deployment_access,
-    function_sizes,
-    stack_options,
-    webhook_configuration,
-)
-from local.aws import backends
+from infra import assembly, cluster_manifests, deployment_access, function_sizes, stack_options, webhook_configuration
 from local.kubernetes import kinds
-from local.kubernetes.apiserver.auth import User
-from local.kubernetes.apiserver.rbac import Rbac
-from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry import cel_rules
-from local.kubernetes.registry.store import Store
+from tests.infra import custom_resource_deployment
 from tests.infra.aws_calls import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.infra.custom_resource_deployment import Deployment
 
 Resources = dict[str, dict[str, Any]]
 DIGEST = "0" * 64
@@ -191,76 +175,23 @@ def test_the_configuration_never_fails_or_delays_a_pod_by_more_than_a_second() -
     assert all(cel_rules.compiles(condition["expression"]) for condition in webhook["matchConditions"])
 
 
-@dataclass
-class Deployment:
-    """A cluster's API server, and where CloudFormation gets its answers."""
-
-    server: Server
-    answers: list[dict[str, Any]] = field(default_factory=list)
-    response_url: str = ""
-
-    def request(self, kind: str, type_: str, **properties: str) -> dict[str, Any]:
-        """CloudFormation's request and the answer to it."""
-        event = {
-            "RequestType": kind,
-            "ResourceType": type_,
-            "ResponseURL": self.response_url,
-            "StackId": "stack",
-            "RequestId": "request",
-            "LogicalResourceId": "Webhook",
-            "ResourceProperties": properties,
-        }
-        webhook_configuration.handle(event, None)
-        return self.answers[-1]
-
-    def configure(self, kind: str, url: str) -> dict[str, Any]:
-        return self.request(kind, webhook_configuration.CONFIGURATION_TYPE, Url=url)
-
-    @property
-    def configurations(self) -> list[dict[str, Any]]:
-        return self.server.store.list(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS)
-
-
 @pytest.fixture
 def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    monkeypatch.setenv(custom_resource.CLUSTER_VARIABLE, "demo")
-    monkeypatch.setattr(custom_resource, "_RETRY_SECONDS", 0)
-    store = Store(now=lambda: datetime.now(UTC))
-    for obj in deployment_access.webhook():
-        store.create(store.kind(obj["apiVersion"], obj["kind"]), obj)
-    group = cluster_manifests.group(deployment_access.WEBHOOK_CONFIGURATION)
-    user = User("webhook-configuration", (group, "system:authenticated"))
+    with custom_resource_deployment.deployment(
+        monkeypatch,
+        webhook_configuration.handle,
+        access=deployment_access.webhook(),
+        group=deployment_access.WEBHOOK_CONFIGURATION,
+    ) as running:
+        yield running
 
-    def authenticate(token: str | None) -> User | None:
-        return user if token and token.startswith("k8s-aws-v1.") else None
 
-    with mock_aws(), Server(store, authenticate=authenticate, authorize=Rbac(store)) as server:
-        boto3.client("eks").create_cluster(
-            name="demo", roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
-        )
-        cluster = backends.eks("us-east-1").clusters["demo"]
-        cluster.endpoint = server.url
-        cluster.certificate_authority = {"data": base64.b64encode(server.ca_pem.encode()).decode()}
-        running = Deployment(server)
+def configure(deployment: Deployment, kind: str, url: str) -> dict[str, Any]:
+    return deployment.request(kind, webhook_configuration.CONFIGURATION_TYPE, Url=url)
 
-        class Answers(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                running.answers.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.end_headers()
 
-            def log_message(self, *_: object) -> None:
-                """Write nothing."""
-
-        answers = HTTPServer(("127.0.0.1", 0), Answers)
-        threading.Thread(target=answers.serve_forever, daemon=True).start()
-        running.response_url = f"http://127.0.0.1:{answers.server_port}/answer"
-        try:
-            yield running
-        finally:
-            answers.shutdown()
-            answers.server_close()
+def configurations(deployment: Deployment) -> list[dict[str, Any]]:
+    return deployment.server.store.list(kinds.VALIDATING_WEBHOOK_CONFIGURATIONS)
 
 
 def test_each_deployment_has_a_path_of_its_own_that_the_stack_masks(deployment: Deployment) -> None:
@@ -281,13 +212,13 @@ def test_the_configuration_is_applied_changed_and_deleted(
     deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind, url in (("Create", "https://a.example/secret-1"), ("Update", "https://b.example/secret-2")):
-        assert deployment.configure(kind, url)["Status"] == "SUCCESS"
-        (applied,) = deployment.configurations
+        assert configure(deployment, kind, url)["Status"] == "SUCCESS"
+        (applied,) = configurations(deployment)
         wanted = webhook_configuration.configuration(url)
         assert (applied["metadata"]["name"], applied["webhooks"]) == ("tenon", wanted["webhooks"])
     for _ in range(2):
-        assert deployment.configure("Delete", "https://b.example/secret-2")["Status"] == "SUCCESS"
-        assert deployment.configurations == []
+        assert configure(deployment, "Delete", "https://b.example/secret-2")["Status"] == "SUCCESS"
+        assert configurations(deployment) == []
     assert "secret" not in "".join(capsys.readouterr())
 
 
@@ -299,22 +230,22 @@ def test_another_configuration_can_not_be_touched(deployment: Deployment) -> Non
     for role in deployment.server.store.list(kinds.CLUSTER_ROLES):
         for rule in role["rules"]:
             assert rule.get("resourceNames") == ["tenon"] or rule["verbs"] == ["create"]
-    deployment.configure("Delete", "https://a.example/secret")
-    assert [c["metadata"]["name"] for c in deployment.configurations] == ["policies"]
+    configure(deployment, "Delete", "https://a.example/secret")
+    assert [c["metadata"]["name"] for c in configurations(deployment)] == ["policies"]
 
 
 def test_a_refused_configuration_fails_the_deployment_without_quoting_the_path(deployment: Deployment) -> None:
     for binding in deployment.server.store.list(kinds.CLUSTER_ROLE_BINDINGS):
         deployment.server.store.delete(kinds.CLUSTER_ROLE_BINDINGS, binding["metadata"]["name"])
-    answer = deployment.configure("Create", "https://a.example/secret")
+    answer = configure(deployment, "Create", "https://a.example/secret")
     assert answer["Status"] == "FAILED"
     assert answer["Reason"] == "The webhook's configuration can't be changed (HTTPError 403)"
 
 
 def test_the_stack_of_a_cluster_that_is_gone_can_be_deleted(deployment: Deployment) -> None:
     boto3.client("eks").delete_cluster(name="demo")
-    assert deployment.configure("Delete", "https://a.example/secret")["Status"] == "SUCCESS"
-    answer = deployment.configure("Update", "https://a.example/secret")
+    assert configure(deployment, "Delete", "https://a.example/secret")["Status"] == "SUCCESS"
+    answer = configure(deployment, "Update", "https://a.example/secret")
     assert (answer["Status"], answer["Reason"]) == (
         "FAILED",
         "The webhook's configuration can't be changed (ResourceNotFoundException)",
