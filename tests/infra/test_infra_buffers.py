@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra import assembly, bundling, cluster_manifests, function_sizes, resource_names, stack_options, template_limits
 from infra.stack import TenonStack
 from infra.template_limits import Place, Template
 from tests.infra.aws_calls import reachable
+from tests.infra.nag_findings import checked_app, findings
 from tests.infra.resolved_template import resolved
 
 NAMED = {
@@ -169,14 +168,11 @@ def test_too_many_names_are_refused_before_the_deployment() -> None:
 
 
 def test_every_finding_of_cdk_nag_is_acknowledged(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    app = checked_app(tmp_path)
     options = stack_options.parse(NAMED, cluster="demo")
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
     TenonStack(app, options=options, code=code)
-    app.synth()
-    reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
-    assert [v["ruleName"] for report in reports for v in report["violations"]] == []
+    assert not findings(app)
 
 
 @pytest.mark.parametrize(

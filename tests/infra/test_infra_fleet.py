@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+from aws_cdk import App
 
 from infra import assembly, bundling, function_sizes, resource_names, stack_options, template_limits
 from infra.fleet_stack import FleetStack
 from infra.stack import TenonStack
 from infra.stack_options import OptionError
 from infra.template_limits import LimitError, Template
+from tests.infra.nag_findings import checked_app, findings
 from tests.infra.resolved_template import resolved
 
 SOURCE = {"bundle": "source", "clusterSide": "printed"}
@@ -209,19 +209,9 @@ def test_what_does_not_go_with_a_fleet_is_refused(context: dict[str, str], why: 
 
 
 def test_every_finding_of_cdk_nag_is_acknowledged(tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    app = checked_app(tmp_path)
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
     options = stack_options.parse({"fleet": "prod"}, cluster="demo")
     FleetStack(app, options=options, clusters=("demo",), code=code[function_sizes.CATALOG])
     TenonStack(app, options=options, code=code)
-    app.synth()
-    reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
-    findings = [
-        f"{violation['ruleName']}: {construct.get('constructPath')}"
-        for report in reports
-        for violation in report["violations"]
-        for construct in violation["violatingConstructs"]
-    ]
-    assert {report["pluginName"] for report in reports} >= {"AwsSolutions", "Serverless"}
-    assert not findings
+    assert not findings(app)

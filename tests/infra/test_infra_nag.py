@@ -1,17 +1,15 @@
 """The stack, checked by cdk-nag and cfn-lint."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from aws_cdk import App, Validations
-from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra import assembly, bundling, stack_options
 from infra.shadow_stack import ShadowStack
 from infra.stack import TenonStack
+from tests.infra.nag_findings import checked_app, findings
 
 
 @pytest.mark.parametrize(
@@ -20,21 +18,11 @@ from infra.stack import TenonStack
     ids=["by-default", "traced", "shadow", "webhook"],
 )
 def test_every_finding_of_cdk_nag_is_acknowledged(options: dict[str, str], tmp_path: Path) -> None:
-    app = App(outdir=str(tmp_path), analytics_reporting=False)
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    app = checked_app(tmp_path)
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
     stack = ShadowStack if options.get("mode") == "shadow" else TenonStack
     stack(app, options=stack_options.parse(options, cluster="demo"), code=code)
-    app.synth()
-    reports = json.loads((tmp_path / "validation-report.json").read_text())["pluginReports"]
-    findings = [
-        f"{violation['ruleName']}: {construct.get('constructPath')}"
-        for report in reports
-        for violation in report["violations"]
-        for construct in violation["violatingConstructs"]
-    ]
-    assert {report["pluginName"] for report in reports} >= {"AwsSolutions", "Serverless"}
-    assert not findings
+    assert not findings(app)
 
 
 def test_cfn_lint_finds_nothing(cloud_assembly: Path) -> None:
