@@ -17,7 +17,8 @@ import boto3
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.cluster import node_groups, workloads
+from cli import workloads
+from cli.cluster import node_groups
 from cli.cluster.history import PastEvent
 from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.observed_cluster import ObservedCluster
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cli.cluster.cluster_reference import ClusterReference
-    from cli.cluster.observed_cluster import Workload
+    from cli.workloads import Workload
     from shared.api.meta import ObjectRef
     from shared.api.pause import Pause
     from shared.cluster.client import Client

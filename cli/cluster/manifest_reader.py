@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import decoding
-from cli.cluster import workloads
-from cli.cluster.observed_cluster import ObservedCluster, Workload
+from cli import decoding, manifest_pods, workloads
+from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
 from cli.errors import UsageError
 from cli.simulate import input_files
@@ -34,12 +33,14 @@ if TYPE_CHECKING:
 
     from cli.cluster.offerings import OfferingSource
     from cli.decoding import Raw
+    from cli.workloads import Workload
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import InvalidObject
 
 T = TypeVar("T")
 _ZONE_LETTERS = "abcdefgh"
+_USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment"})
 
 
 class _Document(msgspec.Struct, rename="camel"):
@@ -96,10 +97,10 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
     except (input_files.DocumentError, QuantityError) as error:
         raise UsageError(str(error)) from error
     refused: dict[str, UnschedulableReason] = {}
-    snapshot = _snapshot(contents, now, refused)
-    notes: tuple[str, ...] = ()
+    snapshot, notes = _snapshot(contents, now, refused)
     if offerings is None:
-        offerings, notes = _catalog_offerings(snapshot, catalog)
+        offerings, more = _catalog_offerings(snapshot, catalog)
+        notes += more
     return ObservedCluster(
         name=", ".join(p.name if str(p) != "-" else "standard input" for p in paths),
         now=now,
@@ -215,7 +216,10 @@ def _add_yaml(contents: _FileContents, data: bytes, path: Path) -> None:
         _add_json(contents, msgspec.json.encode(value, enc_hook=str), path)
 
 
-def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, UnschedulableReason]) -> Snapshot:
+def _snapshot(
+    contents: _FileContents, now: datetime, refused: dict[str, UnschedulableReason]
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """The objects, with pods for the workloads of manifests, and notes on what was left out."""
     invalid: list[InvalidObject] = []
 
     def objects(kind: type[T]) -> tuple[T, ...]:
@@ -226,9 +230,12 @@ def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, Unsched
         as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
     )
     invalid += [*invalid_pools, *invalid_classes]
-    return Snapshot(
+    counts = {kind: len(raw) for kind, raw in contents.by_kind.items()}
+    listed = decoding.decode_pods(contents.of("Pod"), refused)
+    added = manifest_pods.added_pods(contents.of, listed, counts, _USED_KINDS, invalid)
+    snapshot = Snapshot(
         taken_at=now,
-        pods=decoding.decode_pods(contents.of("Pod"), refused),
+        pods=(*listed, *added.pods),
         nodes=objects(Node),
         node_claims=tuple(c for c in objects(NodeClaim) if c.api_version == nodeclaim.API_VERSION),
         node_pools=node_pools,
@@ -245,6 +252,7 @@ def _snapshot(contents: _FileContents, now: datetime, refused: dict[str, Unsched
         capacity_buffers=decoding.decode_buffers(contents.of, invalid),
         invalid=tuple(invalid),
     )
+    return snapshot, added.notes
 
 
 def _decode_or_none(raw: Raw, kind: type[T]) -> T | None:

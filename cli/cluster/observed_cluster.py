@@ -30,20 +30,10 @@ if TYPE_CHECKING:
     from cli.cluster.history import History
     from cli.cluster.node_groups import ObservedGroups
     from cli.cluster.offerings import OfferingSource
-    from shared.api.kubernetes import PodTemplate
+    from cli.workloads import Workload
     from shared.cloud_provider import ResolvedNodePools
     from shared.scheduling.decision import UnschedulableReason
     from shared.snapshot import Snapshot
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workload:
-    """A Deployment, ReplicaSet or StatefulSet with its pod template."""
-
-    kind: str
-    namespace: str
-    name: str
-    template: PodTemplate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

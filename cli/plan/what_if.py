@@ -5,27 +5,25 @@ A change only affects the snapshot; the plan for it is computed as for a cluster
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from cli import workloads
 from cli.cluster import manifest_reader, offerings
-from cli.cluster.observed_cluster import Workload, with_snapshot
+from cli.cluster.observed_cluster import with_snapshot
 from cli.errors import UsageError
-from shared.api.kubernetes import Pod, PodStatus
 from shared.api.labels import offering_key
-from shared.api.meta import Condition, ObjectMeta, OwnerReference
-from shared.api.pods import controller, is_reschedulable
+from shared.api.pods import is_reschedulable
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from cli.cluster.observed_cluster import ObservedCluster
-    from shared.api.kubernetes import PodTemplate
+    from shared.api.kubernetes import Pod
     from shared.snapshot import Snapshot
 
 _KINDS = {
@@ -33,8 +31,6 @@ _KINDS = {
     "statefulset": "statefulset", "sts": "statefulset", "statefulsets": "statefulset",
     "replicaset": "replicaset", "rs": "replicaset", "replicasets": "replicaset",
 }  # fmt: skip
-_POD_TEMPLATE_HASH = re.compile(r"-[a-z0-9]{5,10}$")
-_UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable")
 _MAX_SIMILAR = 5
 _FORMS = "deployment/NAME=REPLICAS, statefulset/NAME=REPLICAS (NAME may be NAMESPACE/NAME) or nodepool=FILE"
 
@@ -95,7 +91,9 @@ def nodes_of(snapshot: Snapshot, words: Collection[str]) -> tuple[str, ...]:
 
 def _scale(observed: ObservedCluster, change: ScaleWorkload) -> ObservedCluster:
     pods = observed.snapshot.pods
-    is_counted = [_belongs_to(p, change) and is_reschedulable(p) for p in pods]
+    is_counted = [
+        workloads.controls(change.kind, change.namespace, change.name, p) and is_reschedulable(p) for p in pods
+    ]
     own_pods = [p for p, counted in zip(pods, is_counted, strict=True) if counted]
     other_pods = [p for p, counted in zip(pods, is_counted, strict=True) if not counted]
     if len(own_pods) >= change.replicas:
@@ -103,22 +101,9 @@ def _scale(observed: ObservedCluster, change: ScaleWorkload) -> ObservedCluster:
     else:
         template = _pod_template(observed, change, own_pods)
         missing = change.replicas - len(own_pods)
-        own_pods += [_new_pod(template, change, i) for i in range(missing)]
+        names = (f"{change.name}-what-if-{i}" for i in range(missing))
+        own_pods += [workloads.pending_pod(template, change.namespace, name) for name in names]
     return with_snapshot(observed, replace(observed.snapshot, pods=(*other_pods, *own_pods)))
-
-
-def _belongs_to(pod: Pod, change: ScaleWorkload) -> bool:
-    owner = controller(pod.metadata)
-    if owner is None or (pod.metadata.namespace or "default") != change.namespace:
-        return False
-    if change.kind == "deployment":
-        template_hash = _POD_TEMPLATE_HASH.search(owner.name)
-        return (
-            owner.kind == "ReplicaSet"
-            and template_hash is not None
-            and owner.name[: template_hash.start()] == change.name
-        )
-    return owner.kind.lower() == change.kind and owner.name == change.name
 
 
 def _deletion_order(pod: Pod) -> tuple[bool, float, str]:
@@ -136,43 +121,14 @@ def _pod_template(observed: ObservedCluster, change: ScaleWorkload, own_pods: li
             f"there is no {change.kind} {change.namespace}/{change.name} and no pod of it"
             f"{_similar(observed, change)}; files must contain its pods or the {change.kind} itself"
         )
-    return _pod_of(workload, workload.template)
+    return workloads.pod_of(workload)
 
 
 def _similar(observed: ObservedCluster, change: ScaleWorkload) -> str:
-    workloads = sorted({f"{namespace}/{name}" for kind, namespace, name in observed.workloads if kind == change.kind})
-    if not workloads:
+    there = sorted({f"{namespace}/{name}" for kind, namespace, name in observed.workloads if kind == change.kind})
+    if not there:
         return ""
-    return f" (there: {', '.join(workloads[:_MAX_SIMILAR])}{', …' if len(workloads) > _MAX_SIMILAR else ''})"
-
-
-def _pod_of(workload: Workload, template: PodTemplate) -> Pod:
-    suffix = "-00000" if workload.kind == "Deployment" else ""
-    kind = "ReplicaSet" if workload.kind == "Deployment" else workload.kind
-    name = f"{workload.name}{suffix}"
-    owner = OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=f"what-if/{name}", controller=True)
-    metadata = msgspec.structs.replace(
-        template.metadata, name=workload.name, namespace=workload.namespace, owner_references=[owner]
-    )
-    return Pod(metadata=metadata, spec=template.spec)
-
-
-def _new_pod(template: Pod, change: ScaleWorkload, number: int) -> Pod:
-    """A pending pod like the template."""
-    name = f"{change.name}-what-if-{number}"
-    metadata = ObjectMeta(
-        name=name,
-        namespace=change.namespace,
-        uid=f"what-if/{change.namespace}/{name}",
-        labels=template.metadata.labels,
-        annotations=template.metadata.annotations,
-        owner_references=template.metadata.owner_references,
-    )
-    return Pod(
-        metadata=metadata,
-        spec=msgspec.structs.replace(template.spec, node_name=""),
-        status=PodStatus(phase="Pending", conditions=[_UNSCHEDULABLE]),
-    )
+    return f" (there: {', '.join(there[:_MAX_SIMILAR])}{', …' if len(there) > _MAX_SIMILAR else ''})"
 
 
 def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster:

@@ -31,6 +31,8 @@ def simulate(
     for invalid in simulation.invalid:
         for problem in invalid.problems:
             typer.echo(f"{invalid.ref}: {problem}", err=True)
+    for note in simulation.notes:
+        typer.echo(f"note: {note}", err=True)
     decision = schedule(simulation.problem)
     if as_json:
         typer.echo(json.dumps(decision_output.as_json(decision, simulation.refused), separators=(",", ":")))

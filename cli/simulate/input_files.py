@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cli import decoding
+from cli import decoding, manifest_pods
 from shared.api.decode import node_claim
 from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
@@ -35,6 +35,7 @@ T = TypeVar("T")
 
 _PREFERENCE_POLICIES = ("Respect", "Ignore")
 _MIN_VALUES_POLICIES = ("Strict", "BestEffort")
+_NO_TYPES = "no file lists instanceTypes, so nothing can be launched; `tenon plan -f FILE` uses those of EC2"
 _FIELDS = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
 
 
@@ -54,11 +55,12 @@ class Document:
 
 @dataclass(frozen=True)
 class SimulationInput:
-    """The scheduling problem, and the pods and other objects that can't be read."""
+    """The scheduling problem, the pods and other objects that can't be read, and notes on what was left out."""
 
     problem: Problem
     refused: Mapping[str, UnschedulableReason]
     invalid: tuple[InvalidObject, ...]
+    notes: tuple[str, ...]
 
 
 def read(paths: Sequence[Path]) -> Document:
@@ -149,7 +151,14 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(by_kind.get(kind.__name__, ()), kind, invalid)
 
-    pods = decoding.decode_pods(by_kind.get("Pod", ()), refused)
+    def of_kind(kind: str) -> list[dict[str, Any]]:
+        return by_kind.get(kind, [])
+
+    counts = {kind: len(raw) for kind, raw in by_kind.items()}
+    listed = decoding.decode_pods(of_kind("Pod"), refused)
+    added = manifest_pods.added_pods(of_kind, listed, counts, manifest_pods.USED_KINDS, invalid)
+    notes = [*added.notes, *([] if types else [_NO_TYPES])]
+    pods = (*listed, *added.pods)
     node_pools, invalid_pools = convert_node_pools(
         raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())
     )
@@ -168,7 +177,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         persistent_volume_claims=objects(PersistentVolumeClaim),
         storage_classes=objects(StorageClass),
         csi_nodes=objects(CSINode),
-        capacity_buffers=decoding.decode_buffers(lambda kind: by_kind.get(kind, ()), invalid),
+        capacity_buffers=decoding.decode_buffers(of_kind, invalid),
         invalid=tuple(invalid),
     )
     problem = Problem(
@@ -177,7 +186,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         pods=frozenset(p.key for p in pods if is_pending(p)),
         policies=parse_policies(document.options),
     )
-    return SimulationInput(problem, refused, tuple(invalid))
+    return SimulationInput(problem, refused, tuple(invalid), tuple(notes))
 
 
 def instance_types_for(
