@@ -44,8 +44,13 @@ COLD_STARTS = HOURS / 2 * len(MEASURED)
 """One cold start of each function every two hours; Lambda charges for its initialisation."""
 _SIZES = [function_sizes.SIZES[name] for name in MEASURED]
 FULL_VCPU = 1769
-_POLLS = 5 * 3 * 60 * HOURS
-"""Empty receives of one queue: Lambda has five pollers, each with long polls of 20 s."""
+_POLLS_OF_A_POLLER = 3 * 60 * HOURS
+_FIFO_POLLS, _STANDARD_POLLS = 5 * _POLLS_OF_A_POLLER, 2 * _POLLS_OF_A_POLLER
+"""Empty receives of one queue, by long polls of 20 s. Lambda has five pollers; as few as two for a standard queue with
+little traffic whose mapping has no maximum concurrency (Lambda's guide, "Configuring scaling behavior")."""
+POLLERS_SAVING = (_FIFO_POLLS - _STANDARD_POLLS) * 3 * prices.STANDARD_REQUEST.usd
+"""USD a month that two pollers instead of five save for the three standard queues."""
+_SWEEPS = 60 * HOURS
 _DEAD_LETTER_READS = 12 * HOURS * (len([q for q in function_sizes.QUEUES if q in function_sizes.FUNCTIONS]) + 1)
 _READ_SECONDS = 0.02
 """Processor time of the function buffers, as ``make bench ARGS=function_resources`` measures it."""
@@ -139,15 +144,22 @@ class Month:
         fifo = [name for name in queues if name == function_sizes.PROVISIONER]
         standard = [name for name in queues if name not in fifo]
         sent = self.count("sent") + self.count("call sqs SendMessage")
-        receives = {name: 2 * self.count(f"{name} invocations") for name in queues}
-        idle = f"{_POLLS:,.0f} empty receives of each queue"
+        # Sweeps of these functions are no messages.
+        invoked = {n: self.count(f"{n} invocations") - _SWEEPS * (n in function_sizes.SWEPT) for n in queues}
+        receives = {name: 2 * max(count, 0) for name, count in invoked.items()}
+        idle = "{:,.0f} empty receives of each queue"
         return [
-            BillItem("the FIFO queue", _POLLS + sum(receives[n] for n in fifo), prices.FIFO_REQUEST, idle),
+            BillItem(
+                "the FIFO queue",
+                _FIFO_POLLS + sum(receives[n] for n in fifo),
+                prices.FIFO_REQUEST,
+                idle.format(_FIFO_POLLS),
+            ),
             BillItem(
                 "three standard queues",
-                _POLLS * len(standard) + sum(receives[n] for n in standard) + sent,
+                _STANDARD_POLLS * len(standard) + sum(receives[n] for n in standard) + sent,
                 prices.STANDARD_REQUEST,
-                idle,
+                idle.format(_STANDARD_POLLS),
             ),
             BillItem("hints and scheduled events", self.count("events") + self.count("scheduled"), prices.EVENT),
         ]
@@ -247,7 +259,7 @@ def following() -> list[BillItem]:
     reads = 2 * 60 * HOURS
     size = function_sizes.SIZES[function_sizes.BUFFERS]
     each = _READ_SECONDS * FULL_VCPU / size.memory + KUBERNETES_SECONDS + 2 * AWS_SECONDS
-    requests = 2 * _POLLS + 4 * reads  # sent, received and deleted; and the read
+    requests = 2 * _STANDARD_POLLS + 4 * reads  # sent, received and deleted; and the read
     alarms = _alarm_metrics({"bufferQueues": "q", "bufferAlarms": "a"}) - _alarm_metrics()
     details = f"{reads:,} times {1000 * each:.0f} ms at {size.memory} MiB"
     return [

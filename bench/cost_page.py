@@ -11,6 +11,7 @@ from bench.cost_model import (
     KUBERNETES_SECONDS,
     NODES,
     PHASE_HOURS,
+    POLLERS_SAVING,
     WORKDAYS,
     BillItem,
     Month,
@@ -95,7 +96,10 @@ taken as that of one vCPU; functions with less than {FULL_VCPU} MiB get their sh
 - Waiting is calculated: {1000 * KUBERNETES_SECONDS:.0f} ms for a request to the Kubernetes API, \
 {1000 * AWS_SECONDS:.0f} ms for one to AWS, {FLEET_SECONDS:.0f} s for CreateFleet, one after the other. The local \
 world's API server is a single process, so real values differ.
-- Lambda's five pollers of each queue poll every 20 s, which SQS charges.
+- Lambda's pollers poll every 20 s, which SQS charges: five for the FIFO queue, and two for each standard queue, which \
+is what [AWS names](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html) for little traffic where \
+no maximum concurrency is set. If they were five, and with `-c reservedConcurrency=true`, it is USD \
+{POLLERS_SAVING:.2f} more.
 - A public cluster endpoint needs no NAT gateway. With a private one (`-c subnets=…`), the functions need access to \
 AWS's APIs: an existing NAT gateway or interface endpoints of the VPC, or about USD 33 a month for a new gateway.
 - Nodes, and those for a cluster's system pods, cost the same with either and are not counted.
@@ -112,7 +116,9 @@ more than a second in one of 1,000; `-c sweepMemory=1769` |
 | a warm process asks for a newer catalog every five minutes | prices are up to 20 minutes old instead of 15 |
 | consolidation isn't searched again until a set of nodes can pay back | nothing: nothing was to be found |
 | the provisioner's sweep looks first whether anything is to do | nothing |
-| one rule for all sweeps | nothing |
+| one rule for all sweeps, which invoke functions without a message | nothing |
+| no maximum concurrency of queues | hundreds of drains or warnings at once are handled by more functions at once, \
+which wait for one another; `-c reservedConcurrency=true` sets the maximum |
 | `-c relay=webhook` | nodes are launched two seconds later, join a minute later, and all else waits for the sweep \
 of the minute ([webhook](architecture.md#the-webhook)) |
 | `-c fleet=NAME` | alarms by symptom ([fleets](fleets.md)) |

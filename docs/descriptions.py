@@ -38,7 +38,8 @@ CONTEXT = {
     "`securityGroups`. The catalog function stays outside: it doesn't call the cluster, but the Pricing API.",
     "securityGroups": "Security groups of the functions in those subnets.",
     "reservedConcurrency": "`true` reserves one concurrent execution each for lifecycle and catalog, which limits "
-    "their calls to EC2 in a burst of events. Default: `false`, because Lambda keeps 100 executions unreserved, and "
+    "their calls to EC2 in a burst of events, and limits how many batches of a queue are handled at once. "
+    "Default: `false`, because Lambda keeps 100 executions unreserved, and "
     "new accounts don't have more; `tenon preflight` says what the quota allows.",
     "kmsKeys": "ARNs of customer managed KMS keys for nodes' volumes; those that launch may use them through EC2.",
     "observability": "`lean`: one alarm (`unwell`) and the metric that it needs. `full`: an alarm for each symptom, "

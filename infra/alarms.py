@@ -276,11 +276,11 @@ def unwell_metric(
 ) -> cloudwatch.MathExpression:
     """Whether what is reported of the owner (a dimension) is alarming, or the function didn't complete once."""
     return cloudwatch.MathExpression(
-        expression=f"IF(FILL(unwell, 0) >= {metrics.ALARMING} OR FILL(sweeps, 0) - FILL(failures, 0) < 1, 1, 0)",
+        expression=f"IF(FILL(unwell, 0) >= {metrics.ALARMING} OR FILL(failures, 1) > 0, 1, 0)",
         using_metrics={
             "unwell": reported_unwell(owner, period=period),
-            "sweeps": function.metric_invocations(period=period, statistic="Sum"),
-            "failures": function.metric_errors(period=period, statistic="Sum"),
+            # Of each invocation Lambda records 0 or 1: the minimum is 0 if one completed, and missing if none began.
+            "failures": function.metric_errors(period=period, statistic="Minimum"),
         },
         label="unwell",
         period=period,

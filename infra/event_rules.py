@@ -168,13 +168,12 @@ class Events(Construct):
             function_sizes.PROVISIONER, age=_SWEEP_AGE, tries=_SWEEP_TRIES, group=f"{self._cluster}-sweep"
         )
         # EC2's recommendations and announcements are kept on NodeClaims and followed when budgets allow.
-        interruption = self._queue(function_sizes.INTERRUPTION, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
-        swept = (function_sizes.LIFECYCLE, function_sizes.DISRUPTION, function_sizes.NODE_GROUPS)
+        swept = (*function_sizes.SWEPT, function_sizes.NODE_GROUPS)
         functions = [
             self._function(name, age=_SWEEP_AGE, tries=_SWEEP_TRIES) for name in swept if name in self._functions
         ]
         # One rule, because EventBridge charges for events, not for targets. Five targets are its limit.
-        self._schedule("Sweep", MINUTE, provisioning, interruption, *functions)
+        self._schedule("Sweep", MINUTE, provisioning, *functions)
         if function_sizes.RELAY in self._functions:
             # An event that is delivered twice or late finds the watch held.
             self._schedule(

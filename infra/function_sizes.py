@@ -23,6 +23,8 @@ WEBHOOK = "webhook"
 ALL = (*FUNCTIONS, BUFFERS, NODE_GROUPS, WEBHOOK)
 """With those that not every deployment has: for queues, alarms and events that CapacityBuffers follow, for node groups,
 and the admission webhook in place of the relay."""
+SWEPT = (LIFECYCLE, DISRUPTION, INTERRUPTION)
+"""The functions that the schedule of sweeps invokes without a message."""
 OPTIONAL = (BUFFERS, NODE_GROUPS, RELAY, WEBHOOK)
 WITHOUT_CLUSTER = frozenset({CATALOG, WEBHOOK})
 """The functions that never call the cluster."""
@@ -125,7 +127,10 @@ RELAY_RUNTIME = {"MALLOC_ARENA_MAX": "1"}
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSettings:
-    """Retention (s), batch size, and concurrent batches (None: one, as the queue is FIFO) of a function's queue.
+    """Retention (s) and batch size of a function's queue.
+
+    ``concurrency`` is the maximum of concurrent batches where concurrency is reserved, which batches beyond it would
+    meet as throttles (None: one, as the queue is FIFO).
 
     ``window`` is the batching window (s), which AWS requires for batches of more than ten. ``visibility`` is the
     visibility timeout (s) where six function timeouts would be too long.
@@ -142,10 +147,9 @@ QUEUES = {
     # Hints are repeated each minute, so old ones are useless after an outage.
     PROVISIONER: QueueSettings(retention=3600),
     # Two minutes after a spot warning there is nothing left to drain. Batches are large, because many warnings are one
-    # decision, but no larger than the timeout allows. Few are concurrent, because only one can decide: two is Lambda's
-    # minimum. A message is received again a minute after its invocation died: six timeouts would be longer than the
-    # notice. What that is meant for, batches that Lambda throttles and retries, costs little here, as a second delivery
-    # changes nothing.
+    # decision, but no larger than the timeout allows; two of them can't decide at once. A message is received again a
+    # minute after its invocation died: six timeouts would be longer than the notice. What that is meant for, batches
+    # that Lambda throttles and retries, costs little here, as a second delivery changes nothing.
     INTERRUPTION: QueueSettings(retention=300, batch=100, window=1, concurrency=2, visibility=60),
     # Delayed messages continue long drains; four days outlast any outage that is noticed.
     TERMINATION: QueueSettings(retention=4 * 86400, concurrency=5),
@@ -153,8 +157,8 @@ QUEUES = {
     # As for interruptions; a message is received again a minute after its invocation died. Delayed messages continue
     # drains that hooks wait for.
     NODE_GROUPS: QueueSettings(retention=4 * 86400, concurrency=2, visibility=60),
-    # Users' events come singly or in storms, of which the first counts: two batches at once are enough. A message is
-    # received again a minute after its invocation died, because an event is for a quarter of an hour.
+    # Users' events come singly or in storms, of which the first counts. A message is received again a minute after its
+    # invocation died, because an event is for a quarter of an hour.
     BUFFERS: QueueSettings(retention=3600, concurrency=2, visibility=60),
 }
 SECOND_READ_SECONDS = 30

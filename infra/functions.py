@@ -169,7 +169,8 @@ class Functions(Construct):
                     queue,
                     batch_size=queue_settings.batch,
                     max_batching_window=Duration.seconds(queue_settings.window) if queue_settings.window else None,
-                    max_concurrency=queue_settings.concurrency,
+                    # With a maximum, Lambda polls a queue with little traffic by five pollers instead of two.
+                    max_concurrency=queue_settings.concurrency if options.reserve else None,
                     report_batch_item_failures=True,
                 )
             )

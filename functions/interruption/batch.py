@@ -1,4 +1,4 @@
-"""The batch of an SQS event: parsed interruption events, and the sweep's message; malformed ones are dead-lettered."""
+"""The batch of an SQS event: parsed interruption events; malformed ones are dead-lettered. Or the schedule's event."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The messages of a batch; ``sweep``: it holds the schedule's message; ``malformed``: how many were malformed."""
+    """The messages of a batch; ``sweep``: it is the schedule's event; ``malformed``: how many were malformed."""
 
     messages: tuple[Message, ...]
     sweep: bool
@@ -35,17 +35,15 @@ class Batch:
 
 def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Logger) -> Batch:
     """The batch of an SQS event; malformed messages go to the dead-letter queue with the reason."""
+    if event.get("source") == hints.SCHEDULE:
+        return Batch(messages=(), sweep=True, malformed=0)
     messages = []
-    sweep = False
     malformed = 0
     for record in event["Records"]:
         body = record["body"]
         try:
             parsed = parse(body)
         except MalformedEventError as error:
-            if _is_scheduled(body):
-                sweep = True
-                continue
             queues.reject_malformed_event(
                 aws.sqs(), dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
@@ -53,12 +51,4 @@ def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Lo
             continue
         redelivered = int(record["attributes"]["ApproximateReceiveCount"]) > 1
         messages.append(Message(id=record["messageId"], event=parsed, redelivered=redelivered))
-    return Batch(messages=tuple(messages), sweep=sweep, malformed=malformed)
-
-
-def _is_scheduled(body: str) -> bool:
-    try:
-        hint = hints.parse(body, cluster="")
-    except hints.MalformedHintError:
-        return False
-    return hint.source == hints.SCHEDULE
+    return Batch(messages=tuple(messages), sweep=False, malformed=malformed)

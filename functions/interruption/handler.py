@@ -27,7 +27,7 @@ powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption"
 @metrics.watched("interruption")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Handle a whole batch together; the response lists the messages to redeliver."""
+    """Handle a whole batch together, or sweep; the response lists the messages to redeliver."""
     settings = read(InterruptionSettings, runtime.current().environ)
     report: Report = Report()
     batch = parse_batch(event, dead_letter_queue_url=settings.dead_letter_queue_url, logger=logger)
@@ -44,7 +44,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             )
             failed = frozenset(m.id for m in batch.messages)
     _emit_metrics(report, received=len(batch.messages) + batch.malformed, malformed=batch.malformed)
-    return queues.retry_response(aws.sqs(), event, failed)
+    return queues.retry_response(aws.sqs(), event, failed) if batch.messages else queues.partial_batch_response(())
 
 
 def _emit_metrics(report: Report, *, received: int, malformed: int) -> None:

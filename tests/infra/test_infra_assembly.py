@@ -144,6 +144,15 @@ def test_concurrency_is_reserved_only_with_the_option(cloud_assembly: Path, conf
     assert reserved == {function_sizes.LIFECYCLE: 1, function_sizes.CATALOG: 1, function_sizes.RELAY: 3}
 
 
+def test_queues_have_a_maximum_concurrency_only_with_the_option(cloud_assembly: Path, configured: Path) -> None:
+    # With a maximum, Lambda polls a queue with little traffic by five pollers instead of two.
+    by_default = of_type(cloud_assembly, "AWS::Lambda::EventSourceMapping")
+    assert len(by_default) == 4
+    assert not [mapping for mapping in by_default if "ScalingConfig" in mapping]
+    limits = [m.get("ScalingConfig") for m in of_type(configured, "AWS::Lambda::EventSourceMapping")]
+    assert sorted(limit["MaximumConcurrency"] for limit in limits if limit) == [2, 2, 5]
+
+
 def test_the_throttles_of_every_function_count_unless_its_concurrency_is_reserved(
     configured: Path,
 ) -> None:

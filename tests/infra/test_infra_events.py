@@ -74,7 +74,7 @@ def test_sweeps_run_each_minute(of_type: Select, functions: Functions) -> None:
     }
     assert swept == {
         ("queue", function_sizes.PROVISIONER),
-        ("queue", function_sizes.INTERRUPTION),
+        ("function", function_sizes.INTERRUPTION),
         ("function", function_sizes.LIFECYCLE),
         ("function", function_sizes.DISRUPTION),
         ("function", function_sizes.RELAY),

@@ -67,13 +67,12 @@ def test_shared_resources_are_in_the_fleets_stack_only(templates: dict[str, dict
         }
 
 
-def test_the_alarm_has_three_metrics_whatever_the_number_of_clusters(templates: dict[str, dict[str, Any]]) -> None:
+def test_the_alarm_has_two_metrics_whatever_the_number_of_clusters(templates: dict[str, dict[str, Any]]) -> None:
     (alarm,) = of_type(templates[STACK], "AWS::CloudWatch::Alarm")
     watched = [m["MetricStat"]["Metric"] for m in alarm["Metrics"] if "MetricStat" in m]
     names = {(m["Namespace"], m["MetricName"], str(m["Dimensions"][0]["Name"])) for m in watched}
     assert names == {
         ("Tenon", "tenon_unwell", "fleet"),
-        ("AWS/Lambda", "Invocations", "FunctionName"),
         ("AWS/Lambda", "Errors", "FunctionName"),
     }
 

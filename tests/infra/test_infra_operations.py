@@ -125,14 +125,13 @@ def test_an_invalid_topic_is_rejected_before_synthesis() -> None:
         stack_options.parse({"alarmTopic": "arn:aws:sqs:us-east-1:123456789012:q"}, cluster="c")
 
 
-def test_lean_observability_is_one_alarm_on_three_metrics(template: dict[str, Any]) -> None:
+def test_lean_observability_is_one_alarm_on_two_metrics(template: dict[str, Any]) -> None:
     resources = template["Resources"].values()
     assert not [r for r in resources if r["Type"] == "AWS::CloudWatch::Dashboard"]
     (alarm,) = (r["Properties"] for r in resources if r["Type"] == "AWS::CloudWatch::Alarm")
     stats = {m["Id"]: m["MetricStat"]["Metric"] for m in alarm["Metrics"] if "MetricStat" in m}
     assert {id_: metric["MetricName"] for id_, metric in stats.items()} == {
         "unwell": metrics.UNWELL,
-        "sweeps": "Invocations",
         "failures": "Errors",
     }
     assert stats["unwell"]["Dimensions"] == [{"Name": "cluster", "Value": "demo"}]
