@@ -140,41 +140,44 @@ def _extended_resources(amounts: dict[str, str]) -> str:
 
 
 def _table(entries: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
-    from rich.table import Table  # noqa: PLC0415 (the same)
+    from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
 
-    table = Table("Type", "cpu", "memory", "pods", "storage", "other", title="Allocatable resources, and USD per hour")
-    for heading in ("on-demand", "spot from"):
-        table.add_column(heading, justify="right")
+    amounts = ("cpu", "memory", "pods", "storage")
+    prices = ("on-demand", "spot from")
+    table = terminal.table("type", *amounts, "other", *prices, right=(*amounts, *prices), optional=("storage", "other"))
     for entry in entries:
         allocatable = entry["allocatable"]
         table.add_row(
+            "",
             entry["name"],
             *(allocatable[name] for name in ("cpu", "memory", "pods", "ephemeral-storage")),
             _extended_resources(allocatable),
             _cheapest(entry, "on-demand"),
             _cheapest(entry, "spot"),
         )
-    console = Console()
-    console.width = console.width if console.is_terminal else 140
+    console = terminal.console()
+    console.print(terminal.title("Allocatable resources, and USD per hour"))
     console.print(table)
 
 
 def _details(entries: Sequence[dict[str, Any]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
-    from rich.table import Table  # noqa: PLC0415 (the same)
+    from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
 
-    console = Console()
-    console.width = console.width if console.is_terminal else 140
+    console = terminal.console()
     for entry in entries:
-        console.print(f"\n[bold]{entry['name']}[/bold]", highlight=False)
-        amounts = Table("", "capacity", "overhead", "allocatable")
+        console.print()
+        console.print(terminal.title(entry["name"]))
+        columns = ("capacity", "overhead", "allocatable")
+        amounts = terminal.table("resource", *columns, right=columns)
         for name in entry["capacity"]:
-            amounts.add_row(name, *(str(entry[k].get(name, "-")) for k in ("capacity", "overhead", "allocatable")))
+            amounts.add_row("", name, *(str(entry[column].get(name, "-")) for column in columns))
         console.print(amounts)
-        offered = Table("zone", "capacity type", "USD/h", "available")
+        console.print()
+        offered = terminal.table("zone", "capacity", "$/h", "available", right=("$/h",))
         for o in entry["offerings"]:
-            offered.add_row(o["zone"], o["capacityType"], f"{o['price']:.4f}", "yes" if o["available"] else "no")
+            kind = terminal.capacity(o["capacityType"])
+            offered.add_row("", o["zone"], kind, f"{o['price']:.4f}", "yes" if o["available"] else "no")
         console.print(offered)
+        console.print()
         for name, value in entry["labels"].items():
-            console.print(f"  {name}={value}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {name}={value}", markup=False, soft_wrap=True)

@@ -105,7 +105,11 @@ def _show(console: Console, name: str, described: Sequence[Described]) -> None:
         )
         return
     columns = ("group", "nodes", "min", "max", "coming", "type", "zones", "capacity", "cpu", "memory", "$/h")
-    table = terminal.table(*columns, right=("nodes", "min", "max", "coming", "cpu", "memory", "$/h"))
+    table = terminal.table(
+        *columns,
+        right=("nodes", "min", "max", "coming", "cpu", "memory", "$/h"),
+        optional=("coming", "memory", "cpu", "zones", "capacity"),
+    )
     for group, node in described:
         table.add_row("", *_cells(group, node))
     console.print(table)

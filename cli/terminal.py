@@ -5,21 +5,26 @@ Colours are only used on a terminal, and never with NO_COLOR.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from datetime import timedelta
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
 PLAIN_WIDTH = 160
-"""Columns of output that goes to a file or a pipe."""
+"""Columns of output that goes to a file or a pipe; tables there are as wide as their cells."""
+_UNBOUNDED = 10_000
+_TEXT_WIDTHS = (24, 40)
+"""A column of sentences, which are wrapped between words, is as wide as its longest word, but within these widths."""
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _SMALL_AMOUNT = 0.1
 GOOD, WARNING, BAD, QUIET = "green", "yellow", "red", "dim"
@@ -32,7 +37,10 @@ class _Plain(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
         """Print without trailing blanks; only tables are fitted to the width."""
-        options.setdefault("soft_wrap", not isinstance(objects[0] if objects else "", Table))
+        if objects and isinstance(objects[0], Table):
+            options.setdefault("width", _UNBOUNDED)
+        else:
+            options.setdefault("soft_wrap", True)
         with self.capture() as captured:
             super().print(*objects, **options)
         self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
@@ -44,14 +52,57 @@ def console() -> Console:
     return terminal if terminal.is_terminal else _Plain(highlight=False, width=PLAIN_WIDTH, no_color=True)
 
 
-def table(*columns: str, right: Iterable[str] = (), indent: int = 2) -> Table:
-    """A table without lines; the columns in ``right`` are right-aligned."""
-    grid = Table(box=None, padding=(0, 2, 0, 0), header_style=QUIET, pad_edge=False)
+class FittedTable(Table):
+    """A table that leaves out columns rather than break words: the ``optional`` ones in their order, until it fits."""
+
+    optional: tuple[str, ...] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table, and a line that names the columns that it leaves out."""
+        hidden: list[str] = []
+        candidates = [name for name in self.optional if any(c.header == name for c in self.columns)]
+        fitted = self._without(hidden)
+        while candidates and fitted._needed_width(console, options) > options.max_width:  # noqa: SLF001 (a copy of self)
+            hidden.append(candidates.pop(0))
+            fitted = self._without(hidden)
+        yield from Table.__rich_console__(fitted, console, options)
+        if hidden:
+            yield Text(f"  without {', '.join(hidden)}: too narrow", style=QUIET)
+
+    def _without(self, hidden: Collection[str]) -> FittedTable:
+        fitted = copy.copy(self)
+        fitted.columns = [copy.copy(column) for column in self.columns if column.header not in hidden]
+        for index, column in enumerate(fitted.columns):
+            column._index = index  # noqa: SLF001 (rich numbers columns as they are added)
+        return fitted
+
+    def _needed_width(self, console: Console, options: ConsoleOptions) -> int:
+        """The width at which no word is broken."""
+        needed = self._without(())
+        least, most = _TEXT_WIDTHS
+        for column in needed.columns:
+            if not column.no_wrap:
+                words = (Measurement.get(console, options, cell).minimum for cell in column.cells)
+                column.max_width = min(max(least, *words), most)
+        return Measurement.get(console, options.update(width=_UNBOUNDED), needed).maximum
+
+
+def table(
+    *columns: str, right: Iterable[str] = (), text: Iterable[str] = (), optional: Iterable[str] = (), indent: int = 2
+) -> FittedTable:
+    """A table without lines; the columns in ``right`` are right-aligned.
+
+    ``text`` are columns of sentences, which are wrapped. ``optional`` ones are left out, in their order, where the
+    terminal is too narrow.
+    """
+    grid = FittedTable(box=None, padding=(0, 2, 0, 0), header_style=QUIET, pad_edge=False)
+    grid.optional = tuple(optional)
     if indent:
         grid.add_column("", width=indent - 2, no_wrap=True)
-    numbers = set(right)
+    numbers, sentences = set(right), set(text)
     for column in columns:
-        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column in numbers else "left"
+        grid.add_column(column, justify=justify, overflow="fold", no_wrap=column not in sentences)
     return grid
 
 

@@ -124,6 +124,7 @@ def _show_history(console: Console, history: Sequence[PastEvent], now: datetime)
 def _headless_table() -> Table:
     table = terminal.table("", "", "", indent=2)
     table.show_header = False
+    table.columns[-1].no_wrap = False
     return table
 
 

@@ -52,7 +52,7 @@ def show(console: Console, plan: MigrationPlan, *, cluster: str) -> None:
     replicas = terminal.plural(deployment.spec.replicas, "replica")
     groups = terminal.plural(len(plan.choice.names), "node group")
     console.print(terminal.title(cluster, f"Deployment {deployment.reference}", replicas, groups))
-    table = terminal.table("flag", "becomes", "option", "what to know")
+    table = terminal.table("flag", "becomes", "option", "what to know", text=("flag", "option", "what to know"))
     for flag, note in plan.choice.notes:
         table.add_row("", flag, "groups", "", note)
     for outcome in _OUTCOMES:

@@ -109,10 +109,9 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
     has_chunks = any(row.chunks for row in rows.rows)
     if has_chunks:
         columns.insert(columns.index("age"), "chunks")
-    grid = terminal.table(*columns, right=("$/h", "pods", "chunks", "age"), indent=0)
-    for column in grid.columns:
-        column.no_wrap = True
-        column.overflow = "ellipsis"
+    numbers = ("$/h", "pods", "chunks", "age")
+    optional = ("pool", "zone", "age", "memory", "cpu", "chunks")
+    grid = terminal.table(*columns, right=numbers, optional=optional, indent=0)
     for row in selected:
         cells: list[RenderableType] = [
             row.name.partition(".")[0],

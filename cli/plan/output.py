@@ -93,7 +93,7 @@ def _new_nodes(console: Console, plan: Plan) -> None:
     table = terminal.table(
         "nodes", "instance type", "capacity", "zone", "nodepool or group" if has_groups else "nodepool", "$/h each",
         "pods", "requests", "alternatives",
-        right=("nodes", "$/h each", "pods"),
+        right=("nodes", "$/h each", "pods"), optional=("alternatives", "requests", "nodepool", "zone"),
     )  # fmt: skip
     rows = sorted(claims_by_row.items(), key=lambda row: (-len(row[1]), row[0]))
     for (instance_type, capacity_type, zone, pool), same in rows[:_MAX_ROWS]:
@@ -150,7 +150,10 @@ def _disruption(console: Console, plan: Plan) -> None:
             f"{terminal.usd(-plan.disruption.savings, sign=True)}/h",
         )
     )
-    table = terminal.table("reason", "nodes", "pods to move", "replaced by", "$/h", right=("pods to move", "$/h"))
+    table = terminal.table(
+        "reason", "nodes", "pods to move", "replaced by", "$/h",
+        right=("pods to move", "$/h"), text=("nodes", "replaced by"), optional=("pods to move",),
+    )  # fmt: skip
     for action in actions[:_MAX_ROWS]:
         table.add_row(
             "", action.reason, _nodes(action), str(action.pod_count or "–"), _replacements(action),

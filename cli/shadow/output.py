@@ -84,7 +84,9 @@ def _show_days(console: Console, shadow: ShadowDays) -> None:
         "moved",
         "unplaced",
     )
-    table = terminal.table("day", *figures, right=figures)
+    table = terminal.table(
+        "day", *figures, right=figures, optional=("real h", "Tenon h", "removed", "launched", "moved")
+    )
     for day in shadow.days:
         own = compare([day])
         style = terminal.BAD if own.saved < 0 else terminal.GOOD if own.saved > 0 else None
@@ -125,7 +127,7 @@ def _show_pods(console: Console, shadow: ShadowDays) -> None:
     pods = [pod for day in shadow.days for pod in day.unplaced]
     if not pods:
         return
-    table = terminal.table("pod without a place", "for", "reason")
+    table = terminal.table("pod without a place", "for", "reason", text=("reason",))
     for pod in sorted(pods, key=lambda p: (-p.seconds, p.pod))[:_MAX_PODS]:
         table.add_row("", pod.pod, _span(pod.seconds), pod.reason)
     console.print()

@@ -57,20 +57,20 @@ def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
 
 def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None:
     """Print the decision as a table, then the errors and the totals."""
-    from rich.console import Console  # noqa: PLC0415 (slow to import, and --json doesn't need it)
-    from rich.table import Table  # noqa: PLC0415
+    from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
 
-    console = Console()
+    console = terminal.console()
     if decision.new_node_claims:
-        table = Table("NodePool", "Cheapest", "Zone", "Capacity", "USD/h", "Types", "Pods", "Requests")
+        columns = ("nodepool", "cheapest type", "zone", "capacity", "$/h", "types", "pods", "requests")
+        table = terminal.table(*columns, right=("$/h", "types", "pods"), optional=("types", "requests", "zone"))
         for claim in decision.new_node_claims:
-            table.add_row(*_cells(claim))
+            table.add_row("", *_cells(claim))
         console.print(table)
     for name, pods in sorted(decision.existing_nodes.items()):
-        console.print(f"{name}: {len(pods)} pods", markup=False)
+        console.print(f"{name}: {terminal.plural(len(pods), 'pod')}", markup=False)
     errors = {**decision.pod_errors, **refused}
     for key, error in sorted(errors.items()):
-        console.print(f"{key}: {error.message}", markup=False, style="red")
+        console.print(f"{key}: {error.message}", markup=False, style=terminal.BAD)
     price = sum(c.cheapest.price for c in decision.new_node_claims)
     on_new_nodes = sum(len(c.pods) for c in decision.new_node_claims)
     on_existing_nodes = sum(len(pods) for pods in decision.existing_nodes.values())

@@ -112,7 +112,7 @@ def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
 def _show_alarms(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
-    table = terminal.table("alarm", "for", "description", "runbook")
+    table = terminal.table("alarm", "for", "description", "runbook", text=("description",))
     for alarm in deployed.alarms:
         age = terminal.age(now - alarm.since)
         table.add_row("", alarm.name, age, alarm.why, alarm.runbook, style=terminal.BAD)
@@ -123,7 +123,9 @@ def _show_alarms(console: Console, deployed: DeploymentStatus, now: datetime) ->
 def _show_functions(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
-    table = terminal.table("function", "last run", "code", "deployed", "problem")
+    table = terminal.table(
+        "function", "last run", "code", "deployed", "problem", text=("problem",), optional=("code", "deployed")
+    )
     for function in deployed.functions:
         last_run = f"{terminal.age(now - function.ran)} ago" if function.ran is not None else "?"
         style = terminal.BAD if function.trouble else None
@@ -138,7 +140,9 @@ def _show_queues(console: Console, deployed: DeploymentStatus) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
     counts = ("visible", "in flight", "delayed", "dead letters")
-    table = terminal.table("queue", *counts, "problem", right=counts)
+    table = terminal.table(
+        "queue", *counts, "problem", right=counts, text=("problem",), optional=("delayed", "in flight")
+    )
     for queue in deployed.queues:
         cells = (str(queue.waiting), str(queue.in_flight), str(queue.delayed), str(queue.dead))
         style = terminal.BAD if queue.dead or queue.trouble else None
@@ -162,7 +166,7 @@ def _show_interruption_feed(console: Console, deployed: DeploymentStatus, now: d
 def _show_conditions(console: Console, deployed: DeploymentStatus) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
 
-    table = terminal.table("object", "condition", "reason", "message")
+    table = terminal.table("object", "condition", "reason", "message", text=("message",), optional=("reason",))
     for unready in deployed.unready:
         name = f"{unready.kind} {unready.name}"
         table.add_row("", name, unready.condition, unready.reason, unready.message, style=terminal.BAD)
