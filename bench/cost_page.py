@@ -123,8 +123,8 @@ which wait for one another; `-c reservedConcurrency=true` sets the maximum |
 of the minute ([webhook](architecture.md#the-webhook)) |
 | `-c fleet=NAME` | alarms by symptom ([fleets](fleets.md)) |
 
-The largest item that is left besides the relay are **empty receives** of the four queues, which cost the same for any \
-cluster size. Fewer queues would need functions with the rights of several.
+The largest items that are left besides the relay are disruption, and **empty receives** of the four queues, which \
+cost the same for any cluster size. Fewer queues would need functions with the rights of several.
 
 ## Prices
 
