@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,10 +20,6 @@ _LAST_AL2 = (1, 32)
 _MAX_DETAILED = 3
 """Up to so many instance types are shown in full; more as a table."""
 _VERSION = re.compile(r"1\.\d+")
-
-
-class UnknownRegionError(LookupError):
-    """The Region doesn't exist."""
 
 
 def catalog(
@@ -59,13 +57,14 @@ def catalog(
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
     try:
         region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
-    except UnknownRegionError as error:
+    except UsageError as error:
         raise typer.BadParameter(str(error), param_hint="--region") from error
-    _print_error(f"{len(region_catalog.hardware)} instance types of {source}.")
     unknown = sorted(set(types or ()) - {s.name for s in region_catalog.hardware})
     if unknown:
-        _print_error(f"tenon catalog: {region_catalog.region} has no instance type named {', '.join(unknown)}")
+        names = ", ".join(f'"{name}"' for name in unknown)
+        _print_error(f"tenon catalog: {region_catalog.region} has no instance type {names}; without TYPE all are shown")
         raise typer.Exit(USAGE)
+    _print_error(f"{len(region_catalog.hardware)} instance types of {source}.")
     catalog_entries = entries(t for t in _types(region_catalog, kubernetes, max_pods) if not types or t.name in types)
     if as_json:
         typer.echo(json.dumps(catalog_entries))
@@ -91,13 +90,10 @@ def _of_local_world(region: str) -> tuple[InstanceTypeCatalog, str]:
     """The local world's catalog, fetched as the catalog function does, and cached."""
     from datetime import UTC, datetime  # noqa: PLC0415 (used here alone)
 
-    import boto3  # noqa: PLC0415 (slow to import)
-
+    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
-    known = boto3.session.Session().get_available_regions("ec2")
-    if region not in known:
-        raise UnknownRegionError(f'"{region}" is not an AWS Region; there are {", ".join(sorted(known))}')
+    region = regions.known(region)
     source = f"the local world in {region}; prices are made up"
     return catalog_cache.load_or_fetch(region=region, seed=0, now=datetime.now(UTC)), source
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from cli.errors import UsageError
 from shared.api.capacity_buffer import SCALABLE_KINDS, CapacityBuffer, Scalable, StoredPodTemplate
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
@@ -67,6 +68,13 @@ def decode_buffers(of_kind: Callable[[str], Iterable[Raw]], invalid: list[Invali
 
 
 def as_mapping(raw: Raw) -> dict[str, Any]:
-    """The object as JSON values; empty if it is not a mapping."""
-    value = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
+    """The object as JSON values; empty if it is not a mapping.
+
+    Raises:
+        UsageError: a number in it is too large.
+    """
+    try:
+        value = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"an object can't be read: {error}") from error
     return value if isinstance(value, dict) else {}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.metadata
+import os
+import sys
+from typing import Annotated
+
 import typer
 
 from cli.catalog import catalog
 from cli.demo.command import demo
+from cli.errors import FAILED
 from cli.explain.command import explain
 from cli.manifests import manifests
 from cli.migrate.command import migrate
@@ -29,6 +36,23 @@ app = typer.Typer(
 )
 
 
+def _print_version(requested: bool) -> None:  # noqa: FBT001 (typer's callback)
+    if requested:
+        typer.echo(f"tenon {importlib.metadata.version('tenon')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print Tenon's version and exit."),
+    ] = False,
+) -> None:
+    """Options of `tenon` itself."""
+
+
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, catalog, demo,
 ):  # fmt: skip
@@ -39,4 +63,12 @@ app.add_typer(shadow)
 
 def run() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stderr.write(f"tenon: the output can't be written: {error.strerror}\n")
+        # what is still buffered would fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import UsageError, errors_as_one_line
+from cli.file_contents import read_bytes
 from infra import cluster_manifests, function_sizes, stack_options, webhook_configuration
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{32,256}")
@@ -82,10 +83,9 @@ def _webhook(url: str, path: Path | None) -> list[cluster_manifests.Obj]:
         return []
     if not url or path is None:
         raise UsageError("--webhook-url and --webhook-path: give both")
-    try:
-        secret = path.read_text().strip()
-    except OSError as error:
-        raise UsageError(f"--webhook-path={path}: {error.strerror}") from error
+    if not url.startswith("https://"):
+        raise UsageError(f"--webhook-url={url}: must be an https:// URL, the stack's output WebhookUrl")
+    secret = read_bytes(path).decode().strip()
     if not _PATH.fullmatch(secret):
         raise UsageError(f"--webhook-path={path}: must have one line of 32 or more letters, digits, - and _")
     return [webhook_configuration.configuration(f"{url.rstrip('/')}/{secret}")]

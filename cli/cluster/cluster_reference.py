@@ -44,8 +44,10 @@ def _context(name: str) -> dict[str, Any]:
     """The kubeconfig's context of that name, or the current one; empty if there is none."""
     from kubernetes.config import ConfigException, list_kube_config_contexts  # noqa: PLC0415 (slow to import)
 
+    from shared.cluster.kubeconfig import MALFORMED  # noqa: PLC0415 (the same)
+
     try:
         contexts, current = list_kube_config_contexts(config_file=os.environ.get("KUBECONFIG") or None)
-    except (ConfigException, TypeError):
+    except (ConfigException, *MALFORMED):
         return {}
     return next((c for c in contexts if c["name"] == name), (current or {}) if not name else {})

@@ -14,6 +14,7 @@ from cli import decoding, manifest_pods, workloads
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
 from cli.errors import UsageError
+from cli.file_contents import read_bytes, yaml_documents
 from cli.simulate import input_files
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -94,7 +95,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
     try:
         policies = input_files.parse_policies(contents.document.options)
         offerings = _listed_offerings(contents.document)
-    except (input_files.DocumentError, QuantityError) as error:
+    except QuantityError as error:
         raise UsageError(str(error)) from error
     refused: dict[str, UnschedulableReason] = {}
     snapshot, notes = _snapshot(contents, now, refused)
@@ -169,10 +170,7 @@ def as_mappings(by_kind: dict[str, list[Raw]], *kinds: str) -> list[dict[str, An
 
 
 def _read_into(contents: _FileContents, path: Path) -> None:
-    try:
-        data = input_files.read_bytes(path)
-    except (OSError, EOFError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    data = read_bytes(path)
     if data.lstrip()[:1] in {b"{", b"["}:
         _add_json(contents, data, path)
     else:
@@ -192,8 +190,10 @@ def _add_json(contents: _FileContents, data: bytes, path: Path) -> None:
         for raw in (*(document.items or ()), *(document.objects or ())):
             kind = msgspec.json.decode(raw, type=_Kind).kind or document.kind.removesuffix("List")
             contents.add(bytes(raw), kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: not the JSON of Kubernetes objects: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: lists and maps are nested too deeply") from error
     if document.is_empty:
         raise UsageError(f"{path}: neither Kubernetes objects nor a document with objects or instanceTypes")
     contents.document.options.update(document.options or {})
@@ -202,18 +202,11 @@ def _add_json(contents: _FileContents, data: bytes, path: Path) -> None:
 
 
 def _add_yaml(contents: _FileContents, data: bytes, path: Path) -> None:
-    import yaml  # noqa: PLC0415 (slow to import, and JSON doesn't need it)
-
-    try:
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        values = [v for v in yaml.load_all(data, Loader=loader) if v is not None]
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: neither JSON nor YAML: {error}") from error
+    values = yaml_documents(data, str(path))
     if not values:
         raise UsageError(f"{path}: the file is empty")
     for value in values:
-        # YAML timestamps and the like become strings, as in JSON
-        _add_json(contents, msgspec.json.encode(value, enc_hook=str), path)
+        _add_json(contents, msgspec.json.encode(value), path)
 
 
 def _snapshot(

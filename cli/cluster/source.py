@@ -87,6 +87,7 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
             return refresh(
                 None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog
+    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
-    return catalog_cache.load_or_fetch(region=region or DEFAULT_REGION, seed=0, now=now)
+    return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)

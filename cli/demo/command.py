@@ -9,6 +9,8 @@ import typer
 
 from cli.errors import CommandError
 
+_MAX_REST = 7 * 24 * 60
+
 
 def demo(
     manifest: Annotated[
@@ -102,13 +104,14 @@ def demo(
     """
     from datetime import timedelta  # noqa: PLC0415 (beside the others)
 
+    from cli.cluster import regions  # noqa: PLC0415 (beside the others)
     from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
     from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
     from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)
     from cli.demo.runner import run  # noqa: PLC0415 (the same)
 
-    if rest is not None and not rest > 0:
-        raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0")
+    if rest is not None and not 0 < rest <= _MAX_REST:
+        raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")
     if hostile and kubeconfig is not None:
         raise typer.BadParameter("--hostile needs the embedded cluster, so it can't be combined with --kubeconfig")
     try:
@@ -121,7 +124,7 @@ def demo(
             rest=None if rest is None else timedelta(minutes=rest),
             keep=keep,
             only_json=only_json,
-            region=region,
+            region=regions.known(region),
             seed=seed,
             kubeconfig=kubeconfig,
             allow_nodes=allow_nodes,

@@ -8,9 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from cli.errors import UsageError
+from cli.file_contents import read_bytes, yaml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 MANIFESTS = Path(__file__).parent / "manifests"
 DEFAULT_MANIFEST = "spot-default.yaml"
 DEFAULT_STEPS = (5, 0)
+_MAX_REPLICAS = 150_000
+"""As many pods as Kubernetes supports in a cluster."""
 PLACEHOLDER = "CLUSTER"
 """Stands for the cluster's name in manifests, as in AWS's and Karpenter's guides."""
 
@@ -45,7 +46,7 @@ class Scale:
             counts = tuple(int(step) for step in steps.split(","))
         except ValueError:
             counts = ()
-        if not name or not counts or min(counts) < 0:
+        if not name or not counts or not 0 <= min(counts) <= max(counts) <= _MAX_REPLICAS:
             raise UsageError(f'--scale "{text}" is not of the form NAME=REPLICAS,REPLICAS, such as inflate=12,5,1')
         return cls(deployment=name, steps=counts)
 
@@ -167,12 +168,7 @@ def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
     if path is None:
         included = ", ".join(sorted(p.name for p in MANIFESTS.glob("*.yaml")))
         raise UsageError(f'there is no file "{manifest}" and no included manifest of that name ({included})')
-    try:
-        documents = [d for d in yaml.safe_load_all(path.read_text().replace(PLACEHOLDER, cluster)) if d is not None]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {error}") from error
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+    documents = yaml_documents(read_bytes(path).decode().replace(PLACEHOLDER, cluster), str(path))
     objects = [obj for document in documents for obj in _items(document)]
     if not objects:
         raise UsageError(f"{path} is empty: it has no object")

@@ -285,7 +285,8 @@ def run(request: DemoRequest) -> int:
     try:
         result = Demo(request, console).run()
     except CommandError as error:
-        errors.print(f"tenon demo: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        message = " ".join(str(error).split())
+        errors.print(f"tenon demo: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
         return error.code
     except StuckError as error:
         errors.print(

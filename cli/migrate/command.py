@@ -27,7 +27,7 @@ Undo = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Go on although something speaks against it.")]
 AutoscalerNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of its Deployment.")]
 AutoscalerName = Annotated[str, typer.Option("--name", help="Its Deployment; default: by labels and command.")]
-Timeout = Annotated[int, typer.Option("--timeout", min=0, help="How many seconds to wait for pods.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=0, max=86_400, help="How many seconds to wait for pods.")]
 
 
 @migrate.callback()

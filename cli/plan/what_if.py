@@ -5,6 +5,7 @@ A change only affects the snapshot; the plan for it is computed as for a cluster
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ _KINDS = {
     "statefulset": "statefulset", "sts": "statefulset", "statefulsets": "statefulset",
     "replicaset": "replicaset", "rs": "replicaset", "replicasets": "replicaset",
 }  # fmt: skip
+_REPLICAS = re.compile(r"[0-9]{1,6}")
 _MAX_SIMILAR = 5
 _FORMS = "deployment/NAME=REPLICAS, statefulset/NAME=REPLICAS (NAME may be NAMESPACE/NAME) or nodepool=FILE"
 
@@ -65,7 +67,7 @@ def parse(text: str, *, namespace: str) -> Change:
     if equals and target.lower() in {"nodepool", "provisioner"} and value:
         return ApplyFile(path=Path(value))
     kind, _, name = target.partition("/")
-    if equals and name and kind.lower() in _KINDS and value.isdigit():
+    if equals and name and kind.lower() in _KINDS and _REPLICAS.fullmatch(value):
         prefix, slash, name = name.rpartition("/")
         return ScaleWorkload(
             kind=_KINDS[kind.lower()], namespace=prefix if slash else namespace, name=name, replicas=int(value)

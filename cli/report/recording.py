@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli.errors import UsageError
+from cli.file_contents import read_bytes
 
 if TYPE_CHECKING:
     from shared.decision_log import LaunchRecord
 
 VERSION = 1
+_MAX_SECONDS = 366 * 86_400
 
 
 class NodeSpan(
@@ -99,6 +101,12 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     label: str
 
 
+class _Version(msgspec.Struct):
+    """The version alone: the other fields of another version may have other shapes."""
+
+    version: int = VERSION
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a report. ``notes`` say what is missing, and why."""
 
@@ -132,14 +140,18 @@ def read(path: Path) -> Recording:
     Raises:
         UsageError: the file doesn't exist, or is not a recording.
     """
+    data = read_bytes(path)
     try:
-        recording = msgspec.json.decode(path.read_bytes(), type=Recording)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from error
+        version = msgspec.json.decode(data, type=_Version).version
+        if version != VERSION:
+            raise UsageError(f"{path}: a recording of version {version}; version {VERSION} is required")
+        recording = msgspec.json.decode(data, type=Recording)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path}: not a recording of `tenon demo --record`: {error}") from error
-    if recording.version != VERSION:
-        raise UsageError(f"{path}: a recording of version {recording.version}; version {VERSION} is required")
+    except RecursionError as error:
+        raise UsageError(f"{path}: lists and maps are nested too deeply") from error
+    if not 0 <= recording.end <= _MAX_SECONDS:
+        raise UsageError(f"{path}: not a recording of `tenon demo --record`: end is {recording.end:g} seconds")
     return recording
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import USAGE
+from cli.errors import UsageError, errors_as_one_line
 from cli.simulate import decision_output, input_files
 from shared.api.quantity import QuantityError
 from shared.scheduling.scheduler import schedule
@@ -23,11 +23,15 @@ def simulate(
     as_json: Annotated[bool, typer.Option("--json", help="Print the decision as JSON.")] = False,
 ) -> None:
     """Print the scheduling decision for the objects in FILE, without a cluster."""
+    with errors_as_one_line("simulate"):
+        _simulate(files, as_json=as_json)
+
+
+def _simulate(files: list[Path], *, as_json: bool) -> None:
     try:
         simulation = input_files.simulation_input(input_files.read(files), now=datetime.now(UTC))
-    except (input_files.DocumentError, QuantityError) as error:
-        typer.echo(f"tenon simulate: {error}", err=True)
-        raise typer.Exit(USAGE) from error
+    except QuantityError as error:
+        raise UsageError(str(error)) from error
     for invalid in simulation.invalid:
         for problem in invalid.problems:
             typer.echo(f"{invalid.ref}: {problem}", err=True)

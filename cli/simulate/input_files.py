@@ -5,13 +5,14 @@ An object that can't be read is reported by itself; the others are used.
 
 from __future__ import annotations
 
-import gzip
-import json
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from cli import decoding, manifest_pods
+from cli.errors import UsageError
+from cli.file_contents import read_bytes, yaml_documents
 from shared.api.decode import node_claim
 from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
@@ -39,7 +40,7 @@ _NO_TYPES = "no file lists instanceTypes, so nothing can be launched; `tenon pla
 _FIELDS = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
 
 
-class DocumentError(ValueError):
+class DocumentError(UsageError):
     """An invalid document; the message says what is wrong and where."""
 
 
@@ -67,7 +68,7 @@ def read(paths: Sequence[Path]) -> Document:
     """The documents in these files, joined; ``-`` is standard input, gzip is unpacked.
 
     Raises:
-        DocumentError: a file can't be read, or isn't JSON or YAML of the expected shape.
+        UsageError: a file can't be read, or isn't JSON or YAML of the expected shape.
     """
     document = Document()
     for path in paths:
@@ -76,32 +77,19 @@ def read(paths: Sequence[Path]) -> Document:
     return document
 
 
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file; ``-`` is standard input, gzip is unpacked.
-
-    Raises:
-        OSError, EOFError: it can't be read.
-    """
-    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-
-
 def _decode(path: Path) -> Iterable[Any]:
+    data = read_bytes(path)
     try:
-        text = read_bytes(path).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DocumentError(f"{path}: {error}") from error
-    try:
-        return [json.loads(text)]
-    except json.JSONDecodeError as error:
-        if text.lstrip().startswith("{"):
-            raise DocumentError(f"{path}: {error}") from error
-    import yaml  # noqa: PLC0415 (slow to import, and JSON doesn't need it)
-
-    try:
-        return [v for v in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if v is not None]
-    except yaml.YAMLError as error:
-        raise DocumentError(f"{path}: {error}") from error
+        return [msgspec.json.decode(data)]
+    except msgspec.DecodeError as error:
+        if data.lstrip().startswith(b"{"):
+            raise DocumentError(f"{path}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise DocumentError(f"{path}: lists and maps are nested too deeply") from error
+    documents = yaml_documents(data, str(path))
+    if not documents:
+        raise DocumentError(f"{path}: the file is empty")
+    return documents
 
 
 def add(document: Document, value: Any, source: str) -> None:  # noqa: ANN401 (any JSON)
@@ -117,7 +105,9 @@ def add(document: Document, value: Any, source: str) -> None:  # noqa: ANN401 (a
         raise DocumentError(f"{source}: expected an object, got {type(value).__name__}")
     elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
         add(document, value["items"], source)
-    elif "kind" in value:
+    elif not isinstance(value.get("kind", ""), str | None):
+        raise DocumentError(f"{source}: kind must be a string, not {value['kind']}")
+    elif value.get("kind"):
         document.objects.append(value)
     else:
         _add_fields(document, value, source)
@@ -129,6 +119,9 @@ def _add_fields(document: Document, value: Mapping[str, Any], source: str) -> No
             raise DocumentError(f"{source}: {key} must be {'a list' if shape is list else 'a map'}")
     if not _FIELDS.keys() & value.keys():
         raise DocumentError(f"{source}: neither a Kubernetes object nor one of {', '.join(_FIELDS)}")
+    for pool, names in (value.get("instanceTypesForNodePool") or {}).items():
+        if not isinstance(names, list):
+            raise DocumentError(f"{source}: instanceTypesForNodePool.{pool} must be a list of instance types")
     document.options.update(value.get("options") or {})
     add(document, value.get("objects") or [], source)
     document.instance_types += value.get("instanceTypes") or []
@@ -222,6 +215,8 @@ def parse_instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (
     Raises:
         DocumentError: a field is missing or of the wrong shape.
     """
+    if not isinstance(raw, dict) or not isinstance(raw.get("name", ""), str):
+        raise DocumentError(f"instanceTypes[{index}]: must be a map with name, capacity and offerings")
     try:
         return InstanceType(
             name=raw["name"],
@@ -245,7 +240,9 @@ def _labels(raw: Mapping[str, Any]) -> dict[str, str]:
     return labels
 
 
-def _offering(raw: Mapping[str, Any]) -> Offering:
+def _offering(raw: Any) -> Offering:  # noqa: ANN401 (any JSON)
+    if not isinstance(raw, dict):
+        raise TypeError("offerings must be a list of maps with zone, capacityType and price")
     return Offering(
         zone=raw["zone"],
         capacity_type=raw["capacityType"],

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
 from kubernetes.config.config_exception import ConfigException
-from yaml import YAMLError
 
 from infra import cluster_manifests
 from local.clock import RealTimeClock
@@ -31,6 +30,7 @@ from shared.cluster.client import Client
 from shared.cluster.connect import to_server
 from shared.cluster.eks_token import TOKEN_PREFIX
 from shared.cluster.errors import ApiError
+from shared.cluster.kubeconfig import MALFORMED
 from shared.cluster.resources import NODES
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _configuration(kubeconfig: Path) -> Configuration:
     configuration = Configuration()
     try:
         load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-    except (ConfigException, OSError, YAMLError) as error:
+    except (ConfigException, *MALFORMED) as error:
         raise KubeconfigError(f"{kubeconfig} is not a kubeconfig: {error}") from error
     return configuration
 

@@ -72,8 +72,8 @@ def test_a_class_that_is_not_ready_is_shown_with_its_reason(tmp_path: Path, huge
         (b"- 1\n- 2\n", "object 1 is no Kubernetes object"),
         (b"kind: NodePool\n", "has no apiVersion and kind"),
         (b"apiVersion: v1\nkind: Pod\nmetadata: web\n", "has no metadata.name"),
-        (b"a: [", "is not YAML"),
-        (b"\xff\xfe\x00\x81", "is not YAML"),
+        (b"a: [", "neither JSON nor YAML"),
+        (b"\xff\x00\x81", "not UTF-8 text"),
     ],
 )
 def test_manifests_that_are_none_are_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:

@@ -271,7 +271,8 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "not a recording")]
+    ("content", "message"),
+    [(None, "No such file"), ("{}", "not a recording"), ('{"version": 9}', "version 1 is required")],
 )
 def test_an_invalid_recording_is_reported_in_one_line(content: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "run.json"

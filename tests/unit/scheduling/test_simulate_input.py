@@ -81,7 +81,7 @@ def test_instance_types_may_be_listed_by_nodepool(parts: Raw, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "Expecting property name"),
+        ("{", "not JSON"),
         ("a: [", "while parsing"),
         ("[1]", "expected an object"),
         ('{"spec": {}}', "neither a Kubernetes object"),
