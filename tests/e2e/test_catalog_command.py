@@ -78,7 +78,7 @@ def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["m5.enormous"], 2, "us-east-1 has no instance type named m5.enormous"),
+        (["m5.enormous"], 2, 'us-east-1 has no instance type "m5.enormous"'),
         (["--region", "mars"], 2, "is not an AWS Region"),
         (["--kubernetes", "new"], 2, "is not of the form"),
         (["--aws", "--region", "us-east-1"], 1, "AWS can't be called: Unable to locate credentials"),

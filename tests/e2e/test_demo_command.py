@@ -100,7 +100,7 @@ def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -
 def test_a_manifest_that_is_not_yaml_is_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [")
-    with pytest.raises(UsageError, match="not YAML"):
+    with pytest.raises(UsageError, match="neither JSON nor YAML"):
         load_manifest(str(broken), cluster="demo")
     with pytest.raises(UsageError):
         Scale.parse("inflate=-1")
