@@ -8,7 +8,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/ready ## the virtual environment with everything pinned
@@ -44,7 +44,11 @@ test-all: .venv/ready ## the long tests too: large clusters, every crash, and al
 .PHONY: test-real
 test-real: .venv/ready ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file)
 	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
-		$(BIN)/python -m pytest -n 0 -m real tests/real $(ARGS)
+		$(BIN)/python -m pytest -n $(if $(filter command line,$(origin KUBECONFIG)),0,2) -m real tests/real $(ARGS)
+
+.PHONY: control-plane
+control-plane: .venv/ready ## the real control plane for test-real, built by Go (ten minutes once)
+	@$(BIN)/python -c 'from local.real import binary; print(binary.built())'
 
 .PHONY: test-karpenter
 test-karpenter: .venv/ready ## Karpenter's own suites on a real control plane, built by Go (ARGS="--focus name" runs some)

@@ -87,6 +87,7 @@ def test_a_thousand_pods_of_one_deployment_take_no_more_calls_than_the_burst(
     no_node_is_for_nothing(world)
 
 
+@pytest.mark.long
 def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
