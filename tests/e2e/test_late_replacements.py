@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from local.kubernetes import kinds
 from local.world import sample_objects
+from shared.disruption.disruption_queue import QUEUE_ANNOTATION
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from local.kubernetes.objects import Change, Obj
+    from local.kubernetes.objects import Change
     from local.world import World
 
 REQUIREMENTS = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["c5.large"]}
@@ -39,10 +39,7 @@ def drifted(world: World) -> str:
 
 def is_tainted(world: World, claim: str) -> bool:
     name = world.store.get(world.store.kind("karpenter.sh/v1", "NodeClaim"), claim)["status"]["nodeName"]
-    return is_disrupted(world.store.get(kinds.NODES, name))
-
-
-def is_disrupted(node: Obj) -> bool:
+    node = world.store.get(kinds.NODES, name)
     return any(taint["key"] == DISRUPTED for taint in node["spec"].get("taints") or [])
 
 
@@ -51,18 +48,19 @@ def test_a_replacement_that_is_not_initialized_after_ten_minutes_is_kept_and_the
     world: World,
 ) -> None:
     old = drifted(world)
-    tainted: list[datetime] = []
+    queued: list[datetime] = []
 
     def observe(change: Change) -> None:
-        if not tainted and change.kind.kind == "Node" and is_disrupted(change.object):
-            tainted.append(world.clock.now())
+        entry = change.object["metadata"].get("annotations", {}).get(QUEUE_ANNOTATION)
+        if not queued and change.kind.kind == "NodeClaim" and entry is not None:
+            queued.append(datetime.fromisoformat(json.loads(entry)["since"]))
 
     world.store.subscribe(observe)
     world.run_until(lambda: is_tainted(world, old))
 
     world.run_until(lambda: not is_tainted(world, old), limit=timedelta(minutes=30))
 
-    assert timedelta(minutes=10) <= world.clock.now() - tainted[0] <= timedelta(minutes=10, seconds=15)
+    assert timedelta(minutes=10) <= world.clock.now() - queued[0] <= timedelta(minutes=10, seconds=20)
     claims = {claim["metadata"]["name"] for claim in world.claims()}
     assert len(claims) == 2
     world.run_for(timedelta(minutes=15))
