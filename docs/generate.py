@@ -1,8 +1,9 @@
 """Generates the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
 
 Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
-in shared/metrics.py, the code that records events, and measurements (costs). docs/descriptions.py has the descriptions
-that the code doesn't have; a description that is missing or unused is an error.
+in shared/metrics.py, the code that records events, the local world's instance types, the scheduling core's decisions
+for examples, and measurements (costs). docs/descriptions.py has the descriptions that the code doesn't have; a
+description that is missing or unused is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench import cost_page
-from docs import events_page, iam_page, kinds_page
+from docs import constraints_page, events_page, iam_page, instance_types_page, kinds_page
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
 from infra import context_keys, function_sizes, functions
@@ -31,6 +32,8 @@ def pages() -> dict[str, str]:
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
         "reference/iam.md": iam_page.page(),
+        "reference/instance-types.md": instance_types_page.page(),
+        "constraints.md": constraints_page.page(),
         "cost-model.md": cost_page.page(),
     }
     return {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
