@@ -126,7 +126,7 @@ class LaunchRecord:
     """The launches of one scheduling decision. Prices are USD per hour (docs/glossary.md).
 
     ``planned`` and ``bought`` are the planned and the bought price of its ``nodes``, ``before`` is the price of the
-    nodes that existed. ``realised`` is the price of all nodes once its ``pods`` run; None until then.
+    nodes that existed and stay. ``realised`` is the price of all nodes once its ``pods`` run; None until then.
     """
 
     decision: str

@@ -10,7 +10,7 @@ import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
 from cli.report.lower_bound import lower_bound
-from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
+from cli.report.recording import INTERRUPTED, Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
@@ -142,9 +142,7 @@ def _interruptions(events: Iterable[TimelineEvent], at: Callable[[datetime], flo
         if event.type == "interruption":
             node = node_by_instance.get(event.name, event.name)
             why = f"EC2 reclaims {event.name} in two minutes"
-            decisions.append(
-                RecordedDecision(at=at(event.at), node=node, outcome="taken", reason="Interrupted", why=why)
-            )
+            decisions.append(RecordedDecision(at=at(event.at), node=node, outcome="taken", reason=INTERRUPTED, why=why))
     return decisions
 
 

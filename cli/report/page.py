@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import terminal
-from cli.report.recording import total_cost
+from cli.report.recording import INTERRUPTED, total_cost
 
 if TYPE_CHECKING:
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording
@@ -37,6 +37,7 @@ def page(recording: Recording) -> str:
         "tiles": _tiles(recording),
         "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in recording.notes),
         "cost_label": html.escape(_cost_label(recording)),
+        "interruptions": _interruption_note(recording),
         "pods_label": html.escape(_pods_label(recording)),
         "launches": _launches(recording),
         "decisions": _decisions(recording),
@@ -54,9 +55,23 @@ def _asset(name: str) -> str:
 
 def _data(recording: Recording) -> str:
     """The recording as JSON, escaped for a script element."""
-    value = {**msgspec.to_builtins(recording), "start": recording.start.timestamp()}
+    value = {
+        **msgspec.to_builtins(recording),
+        "start": recording.start.timestamp(),
+        "interruptions": [[d.at, d.node] for d in _interruptions(recording)],
+    }
     text = msgspec.json.encode(value).decode()
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _interruptions(recording: Recording) -> list[RecordedDecision]:
+    return [d for d in recording.decisions if d.reason == INTERRUPTED]
+
+
+def _interruption_note(recording: Recording) -> str:
+    """What the red lines of the charts are."""
+    count = len(_interruptions(recording))
+    return f' <span class="interrupted">Red: EC2 interrupts {terminal.plural(count, "node")}.</span>' if count else ""
 
 
 def _span(recording: Recording) -> str:
@@ -126,7 +141,7 @@ def _launch_bars(launches: RecordedLaunches, widest: float, recording: Recording
         f"<i>{name} {html.escape(terminal.usd(price))}/h{_excess(price - before, launches.planned, name)}</i></div>"
         for name, price, before in bars
     )
-    title = f"{_count(launches.nodes, 'node')} for {_count(launches.pods, 'pod')}"
+    title = f"{terminal.plural(launches.nodes, 'node')} for {terminal.plural(launches.pods, 'pod')}"
     return f"<div><p><b>{_time(launches.at, recording)}</b> {title}</p>{lanes}</div>"
 
 
@@ -138,10 +153,6 @@ def _excess(price: float, planned: float, name: str) -> str:
     """How much more or less than planned it is; for the realised price, without the nodes that existed before."""
     excess = round(price / planned - 1, 3) if planned else 0.0
     return f" ({excess:+.1%})" if excess and name != "planned" else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _decisions(recording: Recording) -> str:
@@ -164,11 +175,11 @@ def _decisions(recording: Recording) -> str:
 def _decision(decision: RecordedDecision, recording: Recording) -> str:
     savings = "" if not decision.savings else terminal.usd(-decision.savings, sign=True)
     cells = [
-        ("figure", _time(decision.at, recording)),
-        ("", decision.node.partition(".")[0]),
+        ("figure time", _time(decision.at, recording)),
+        ("node", decision.node.partition(".")[0]),
         (decision.outcome, decision.outcome),
         ("", decision.reason),
-        ("", decision.why),
+        ("why", decision.why),
         ("figure", savings),
     ]
     return "<tr>" + "".join(f'<td class="{c}">{html.escape(text)}</td>' for c, text in cells) + "</tr>"

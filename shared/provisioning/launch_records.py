@@ -130,7 +130,7 @@ def record_launches(
 ) -> None:
     """Record the launches of a decision's ``created`` NodeClaims; a failure of DynamoDB is only logged.
 
-    ``pods`` has the NodeClaim of each pod, ``before`` is the price of the nodes that existed, USD per hour.
+    ``pods`` has the NodeClaim of each pod, ``before`` is the price of the nodes that existed and stay, USD per hour.
     """
     names_of_created = {c.name for c in created}
     launched = [r for r in results if isinstance(r, LaunchedInstance) and r.claim_name in names_of_created]

@@ -371,7 +371,8 @@ class Provisioner:
             results = launcher.launch(claims, scheduled.resolved_pools, scheduled.snapshot.node_classes)
             scheduler.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
             report.add_round(scheduled, results, now=runtime.current().now())
-            before = sum(catalog.price(n.metadata.labels) or 0.0 for n in scheduled.snapshot.nodes)
+            remaining = [n for n in scheduled.snapshot.nodes if n.metadata.name not in leaving]
+            before = sum(catalog.price(n.metadata.labels) or 0.0 for n in remaining)
             record_launches(
                 scheduled.created,
                 results,

@@ -36,7 +36,7 @@
 
   // --- charts ---
   const NICE = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
-  const LEFT = 64, RIGHT = 26, sync = uPlot.sync("time");
+  const LEFT = 56, RIGHT = 26, sync = uPlot.sync("time");
   const column = (i) => data.samples.map((s) => s[i]);
   const times = column(0);
   if (times.length) {
@@ -45,7 +45,7 @@
   const closed = (i) => { const c = column(i); if (c.length) c.push(c[c.length - 1]); return c; };
 
   // Charts are drawn again for each theme: a legend keeps its colours.
-  function chart(id, series, format) {
+  function chart(id, series, format, ticks) {
     const element = document.getElementById(id);
     const values = series.map((s) => closed(s.column));
     if (!times.length || values.every((c) => c.every((v) => v == null))) {
@@ -61,16 +61,16 @@
     const options = {
       width: element.clientWidth, height: 210, padding: [10, RIGHT, 0, 0],
       cursor: { sync: { key: sync.key }, drag: { x: true, y: false }, points: { size: 7 } },
-      scales: { x: { time: false, range: () => [0, Math.max(data.end, 1)] }, y: { range: (u, low, high) => [0, Math.max(high * 1.12, 1e-9)] } },
+      scales: { x: { time: false, range: () => [0, Math.max(data.end, 1)] }, y: { range: (u, low, high) => [0, Math.max(high * 1.3, 1e-9)] } },
       axes: [
         axis({ values: (u, splits) => splits.map(clock), space: 80, incrs: NICE }),
-        axis({ size: LEFT, values: (u, splits) => splits.map(format) }),
+        axis({ size: LEFT, values: (u, splits) => ticks(splits) }),
       ],
       series: [{ label: "at", value: (u, v) => v == null ? "–" : clock(v) }].concat(series.map((s) => ({
         label: s.label, stroke: () => color(s.color), width: s.width || 2, paths: stepped, points: { show: false },
         fill: s.fill ? () => color(s.color) + "22" : undefined, dash: s.dash, value: (u, v) => v == null ? "–" : format(v),
       }))),
-      hooks: { drawAxes: [marks] },
+      hooks: { draw: [marks] },
     };
     const plot = new uPlot(options, [times].concat(values), element);
     if (!charts.has(id)) {
@@ -81,7 +81,10 @@
     charts.set(id, plot);
   }
 
-  // A thin line with a label where a step of the run begins.
+  // Thin lines with labels: where a step of the run begins, and where EC2 interrupts nodes.
+  const interruptions = new Map();
+  for (const [at] of data.interruptions) interruptions.set(at, (interruptions.get(at) || 0) + 1);
+
   function marks(u) {
     const { ctx } = u;
     ctx.save();
@@ -90,14 +93,17 @@
     ctx.textBaseline = "alphabetic";
     ctx.fillStyle = color("quiet");
     ctx.strokeStyle = color("line");
-    for (const [at, label] of data.marks) {
+    const mark = (at, label, row) => {
       const x = u.valToPos(at, "x", true);
       ctx.beginPath();
       ctx.moveTo(x, u.bbox.top);
       ctx.lineTo(x, u.bbox.top + u.bbox.height);
       ctx.stroke();
-      ctx.fillText(label, x + 4 * devicePixelRatio, u.bbox.top + 11 * devicePixelRatio);
-    }
+      ctx.fillText(label, x + 4 * devicePixelRatio, u.bbox.top + row * 13 * devicePixelRatio - 2 * devicePixelRatio);
+    };
+    for (const [at, label] of data.marks) mark(at, label, 1);
+    ctx.fillStyle = ctx.strokeStyle = color("drain");
+    for (const [at, count] of interruptions) mark(at, count + " interrupted", 2);
     ctx.restore();
   }
 
@@ -116,11 +122,14 @@
     chart("cost", [
       { column: 2, label: "lower bound", color: "bound", dash: [5, 4], width: 1.5 },
       { column: 1, label: "cost", color: "cost", fill: true },
-    ], usd);
+    ], usd, (splits) => {
+      const digits = Math.max(...splits) < 0.1 ? 3 : 2;
+      return splits.map((v) => "$" + v.toFixed(digits));
+    });
     chart("pods", [
       { column: 3, label: "scheduled", color: "placed", fill: true },
       { column: 4, label: "pending", color: "pending" },
-    ], (v) => String(Math.round(v)));
+    ], (v) => String(Math.round(v)), (splits) => splits.map((v) => Number.isInteger(v) ? String(v) : ""));
   }
 
   // --- nodes ---
@@ -153,6 +162,12 @@
     bar(lane, "boot", first, Math.min(ready, end));
     if (s.ready != null) bar(lane, s.capacity_type || "on-demand", s.ready, s.leaving ?? end);
     bar(lane, "drain", s.leaving ?? (s.asked == null && s.ready == null ? s.gone : null), end);
+    for (const [at, node] of data.interruptions) {
+      if (node !== s.name) continue;
+      const mark = make("span", "mark");
+      mark.style.left = share(at) + "%";
+      lane.append(mark);
+    }
     row.append(name, lane);
     row.setAttribute("aria-label", detailsOf(s).map((pair) => pair.join(" ")).join(", "));
     row.addEventListener("mousemove", (e) => show(s, e.clientX, e.clientY));
@@ -162,8 +177,9 @@
   });
   const axis = make("div", "row axis");
   axis.append(make("div", "name"), make("div", "lane"));
-  const step = NICE.find((s) => data.end / s <= 9) ?? NICE[NICE.length - 1];
-  for (let at = 0; at < data.end * 0.97; at += step) {
+  const most = Math.max(2, Math.min(9, Math.floor((timeline.clientWidth - 120) / 64)));
+  const step = NICE.find((s) => data.end / s <= most) ?? NICE[NICE.length - 1];
+  for (let at = 0; at < data.end * 0.93; at += step) {
     const tick = make("span", "", clock(at));
     tick.style.left = share(at) + "%";
     axis.lastChild.append(tick);

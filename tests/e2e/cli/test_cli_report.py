@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from cli.report.page import page
@@ -115,6 +116,29 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page
     for tab in opened:
         tab.close()
     assert messages == []
+
+
+@needs_chromium
+def test_interruptions_are_marked_on_the_lane_of_their_node(open_report: Callable[..., Page]) -> None:
+    reclaimed = RecordedDecision(
+        at=300.0, node=SPANS[0].name, outcome="taken", reason="Interrupted", why="EC2 reclaims it"
+    )
+    tab = open_report(msgspec.structs.replace(RUN, decisions=[reclaimed]))
+    assert tab.get_by_text("Red: EC2 interrupts 1 node.").count() == 1
+    marks = tab.locator("#timeline .row:not(.axis)").first.locator(".lane .mark")
+    assert marks.get_attribute("style") == "left: 50%;"
+    assert tab.locator("#timeline .mark").count() == 1
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_cut_at_the_width_of_a_phone(open_report: Callable[..., Page], width: int) -> None:
+    tab = open_report(viewport={"width": width, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    cut = """[...document.querySelectorAll('.scroll td, .tile b, .bar i')]
+        .filter((e) => e.getBoundingClientRect().right > innerWidth || e.scrollWidth > e.clientWidth + 1)
+        .map((e) => e.textContent)"""
+    assert tab.evaluate(cut) == []
 
 
 @needs_chromium
