@@ -26,6 +26,7 @@ setup: .venv/ready ## the virtual environment with everything pinned
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .; \
 	fi
+	@$(BIN)/python -m cli.npm.fetch
 	@touch $@
 
 .PHONY: demo
@@ -80,9 +81,10 @@ pictures: .venv/ready ## the pictures of docs/, drawn anew (needs a Chromium)
 	@$(BIN)/python -m bench.pictures
 
 .PHONY: docs
-docs: .venv/ready ## the documentation as a site in build/site, its reference written anew from the code
+docs: .venv/ready ## the documentation as a site in build/site, its reference written anew from the code, each page tried in a Chromium
 	@$(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@$(BIN)/python -m pytest -q -n 2 -m long tests/e2e/test_docs_site.py
 
 .PHONY: lock
 lock: .venv/ready ## pin every dependency anew

@@ -28,7 +28,7 @@ nodes that are launched for it, in a cluster without nodes, with [one NodePool a
 eu-west-1.
 
 Try them, or your own: `tenon simulate docs/examples/constraints/cluster.yaml FILE`. With your own cluster and EC2's
-prices: `tenon plan -f FILE`. How the cheapest nodes are chosen: [how a decision is made](scheduling.md)."""
+prices: `tenon plan -f FILE`. How the cheapest nodes are chosen: [scheduling decisions](scheduling.md)."""
 
 
 class ExampleError(RuntimeError):

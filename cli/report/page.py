@@ -1,7 +1,6 @@
 """A recording as one HTML page that contains all its styles, scripts and data and makes no network requests.
 
-The charts are uPlot's (51 KB, included with its license): it is much smaller than other chart libraries, and steps over
-time are all that is needed.
+The charts are uPlot's (``cli.npm``).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli import terminal
+from cli import npm, terminal
 from cli.report.recording import INTERRUPTED, total_cost
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ def page(recording: Recording) -> str:
         "launches": _launches(recording),
         "decisions": _decisions(recording),
         "data": _data(recording),
-        "styles": _asset("uplot.css") + _asset("page.css"),
-        "scripts": _asset("uplot.js") + "\n" + _asset("page.js"),
+        "styles": npm.text("uplot.css") + _asset("page.css"),
+        "scripts": npm.text("uplot.js") + "\n" + _asset("page.js"),
     }
     # in one pass, so that a placeholder in user data is never filled in
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))
