@@ -1,4 +1,4 @@
-"""The docs' site in a real browser: every page, as wide as a phone and a desk, light and dark; ``make docs`` runs it."""
+"""The docs' site in a real browser: each page, as wide as a phone and a desk, light and dark. ``make docs`` runs it."""
 
 from __future__ import annotations
 
@@ -59,19 +59,20 @@ def address(site: Path) -> Iterator[str]:
 
 def problems_of(tab: Page, address: str, page: str) -> list[str]:
     """The problems of a page: messages, foreign requests, what is missing or cut."""
-    found: list[str] = []
-    tab.on("console", lambda m: found.append(m.text) if m.type in {"error", "warning"} else None)
-    tab.on("pageerror", lambda error: found.append(str(error)))
-    tab.on("request", lambda r: found.append(r.url) if not r.url.startswith((address, "data:", "blob:")) else None)
+    problems: list[str] = []
+    tab.on("console", lambda m: problems.append(m.text) if m.type in {"error", "warning"} else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda r: problems.append(r.url) if not r.url.startswith((address, "data:", "blob:")) else None)
     tab.on(
-        "response", lambda r: found.append(f"{r.status} {r.url}") if r.status >= http.HTTPStatus.BAD_REQUEST else None
+        "response",
+        lambda r: problems.append(f"{r.status} {r.url}") if r.status >= http.HTTPStatus.BAD_REQUEST else None,
     )
     tab.goto(address + page)
     tab.wait_for_function(DRAWN, timeout=20_000)
-    found += tab.evaluate(BROKEN_IMAGES) + tab.evaluate(BROKEN_ANCHORS)
+    problems += tab.evaluate(BROKEN_IMAGES) + tab.evaluate(BROKEN_ANCHORS)
     if tab.evaluate("document.documentElement.scrollWidth > innerWidth"):
-        found.append("wider than the window")
-    return found
+        problems.append("wider than the window")
+    return problems
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -80,14 +81,14 @@ def test_no_page_has_a_problem(browser: Browser, site: Path, address: str, width
     pages = [str(path.relative_to(site).parent) for path in sorted(site.rglob("index.html"))]
     assert len(pages) > 40
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    found, links, diagrams = {}, set(), 0
+    by_page, links, diagrams = {}, set(), 0
     for page in pages:
         tab = context.new_page()
-        found[page] = problems_of(tab, address, "" if page == "." else f"{page}/")
+        by_page[page] = problems_of(tab, address, "" if page == "." else f"{page}/")
         links |= {link for link in tab.evaluate(LINKS) if link.startswith(address)}
         diagrams += tab.locator(".mermaid").count()
         tab.close()
-    assert {page: problems for page, problems in found.items() if problems} == {}
+    assert {page: problems for page, problems in by_page.items() if problems} == {}
     assert diagrams >= 2
     missing = {link for link in links if not _exists(site, link.removeprefix(address))}
     assert missing == set()
