@@ -2,8 +2,8 @@
 
 A disruption decision is one DynamoDB item for each node: ``pk`` is "decision", ``sk`` is the node's name and the time,
 so the decisions about a node share a key prefix. The launches of a scheduling decision are one item: ``pk`` is
-"launch", ``sk`` is the time and the decision's id. The disruption function, the provisioner and the lifecycle function
-write the log, and the command line reads it. No decision depends on it.
+"launch", ``sk`` is the time and the decision's id. The disruption and interruption functions, the provisioner and
+the lifecycle function write the log, and the command line reads it. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from shared import dynamodb_rows
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
@@ -20,6 +24,8 @@ PARTITION, LAUNCHES = "decision", "launch"
 RETENTION = timedelta(days=90)
 TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
 """Outcomes; a decision is undone when its execution was started and rolled back."""
+INTERRUPTED = "Interrupted"
+"""The reason of a decision that EC2 forced, by an interruption or because it stops the instance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +55,19 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
     Raises:
         ClientError: DynamoDB failed.
     """
+    dynamodb.put_item(TableName=table, Item=_item(entry))
+
+
+def put_all(dynamodb: DynamoDBClient, table: str, entries: Iterable[DecisionRecord]) -> None:
+    """Write decisions, as :func:`shared.dynamodb_rows.put_all` does.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    dynamodb_rows.put_all(dynamodb, table, map(_item, entries))
+
+
+def _item(entry: DecisionRecord) -> dict[str, AttributeValueTypeDef]:
     item: dict[str, AttributeValueTypeDef] = {
         "pk": {"S": PARTITION},
         "sk": {"S": f"{entry.node}#{entry.at.isoformat()}"},
@@ -66,7 +85,7 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
     for name, count in (("pods", entry.pods), ("nodes", entry.nodes), ("replacements", entry.replacements)):
         if count:
             item[name] = {"N": str(count)}
-    dynamodb.put_item(TableName=table, Item=item)
+    return item
 
 
 def latest(dynamodb: DynamoDBClient, table: str, node: str, *, limit: int = 10) -> tuple[DecisionRecord, ...]:

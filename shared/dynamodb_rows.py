@@ -1,15 +1,39 @@
-"""Reads rows of the table that all functions share. Every row says when it expires."""
+"""Reads and writes rows of the table that all functions share. Every row says when it expires."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared import runtime
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef, WriteRequestUnionTypeDef
+
+_MAX_BATCH_WRITE = 25
+_RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before unprocessed items are written again."""
+
+
+def put_all(client: DynamoDBClient, table: str, items: Iterable[Mapping[str, AttributeValueTypeDef]]) -> None:
+    """Write the rows, 25 in a call. Unprocessed ones are written again for about a second, and then dropped.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    remaining: list[WriteRequestUnionTypeDef] = [{"PutRequest": {"Item": item}} for item in items]
+    for delay in _RETRY_DELAYS:
+        unprocessed: list[WriteRequestUnionTypeDef] = []
+        for start in range(0, len(remaining), _MAX_BATCH_WRITE):
+            response = client.batch_write_item(RequestItems={table: remaining[start : start + _MAX_BATCH_WRITE]})
+            unprocessed += response["UnprocessedItems"].get(table, [])
+        remaining = unprocessed
+        if not remaining:
+            return
+        runtime.current().sleep(delay)
 
 
 def unexpired_items(

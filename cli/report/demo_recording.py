@@ -10,7 +10,7 @@ import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
 from cli.report.lower_bound import lower_bound
-from cli.report.recording import INTERRUPTED, Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
+from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from local.kubernetes import kinds
 from local.world import catalog_cache
 from shared import aws, decision_log, runtime
@@ -69,7 +69,7 @@ class Recorder:
 
         events = sorted(self.world.timeline.all[self.first_event :], key=lambda e: e.at)
         disruptions, launches = self._decision_log(start)
-        decisions = [*(_decision(d, at(d.at)) for d in disruptions), *_interruptions(events, at)]
+        decisions = [_decision(d, at(d.at)) for d in disruptions]
         bound = self._lower_bound()
         return Recording(
             title=self.title,
@@ -130,20 +130,6 @@ def _decision(record: DecisionRecord, at: float) -> RecordedDecision:
     return RecordedDecision(
         at=at, node=record.node, outcome=record.outcome, reason=record.reason, why=record.why, savings=record.savings
     )
-
-
-def _interruptions(events: Iterable[TimelineEvent], at: Callable[[datetime], float]) -> list[RecordedDecision]:
-    """EC2's interruptions, as decisions."""
-    node_by_instance: dict[str, str] = {}
-    decisions = []
-    for event in events:
-        if event.type == "claim registered":
-            node_by_instance[event.details["instance"]] = event.details["node"]
-        if event.type == "interruption":
-            node = node_by_instance.get(event.name, event.name)
-            why = f"EC2 reclaims {event.name} in two minutes"
-            decisions.append(RecordedDecision(at=at(event.at), node=node, outcome="taken", reason=INTERRUPTED, why=why))
-    return decisions
 
 
 def _node_spans(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import npm, terminal
-from cli.report.recording import INTERRUPTED, total_cost
+from cli.report.recording import total_cost
+from shared.decision_log import INTERRUPTED
 
 if TYPE_CHECKING:
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from shared.decision_log import LaunchRecord
 
 VERSION = 1
-INTERRUPTED = "Interrupted"
-"""The reason of a decision that EC2's interruption of the node forced."""
 _MAX_SECONDS = 366 * 86_400
 
 

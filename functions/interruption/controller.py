@@ -187,9 +187,10 @@ class InterruptionController:
             failed.add(next(iter(plan.unfinished), events[0].message.id))
         for drain in drains.values():
             self._recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
+        interruption_records.record_drains(self._settings.table_name, drains.values(), logger=self._logger)
         if plan.interrupted:
             claims = self._node_claims.all_by_instance().values()
-            interruption_records.record(self._settings.table_name, plan.interrupted, claims, logger=self._logger)
+            interruption_records.record_pools(self._settings.table_name, plan.interrupted, claims, logger=self._logger)
         return failed
 
     def _record_boot_failures(self, events: Sequence[VerifiedEvent], plan: _DrainPlan) -> None:

@@ -1,4 +1,7 @@
-"""Records interrupted spot instances by pool, so that launches know which pools EC2 interrupts often."""
+"""Records interruptions: each drained node in the decision log, and spot instances by pool.
+
+Launches know by the pools which of them EC2 interrupts often.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, runtime
+from shared import aws, decision_log, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
+from shared.decision_log import DecisionRecord
 from shared.instance_types.interruption_rates import PARTITION, RETENTION, Pool
 from shared.struct import Struct
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from functions.interruption.cordon_and_drain import Drain
     from shared.api.nodeclaim import NodeClaim
 
 
@@ -36,7 +41,27 @@ class PoolNotices(Struct, kw_only=True):
     running_hours: float
 
 
-def record(table: str, interrupted: Collection[str], claims: Iterable[NodeClaim], *, logger: Logger) -> None:
+def record_drains(table: str, drains: Iterable[Drain], *, logger: Logger) -> None:
+    """Write the drains to the decision log, for ``tenon explain node`` and the report; a failure is only logged."""
+    now = runtime.current().now()
+    decisions = [
+        DecisionRecord(
+            node=drain.claim.status.node_name or drain.claim.name,
+            at=now,
+            outcome=decision_log.TAKEN,
+            reason=decision_log.INTERRUPTED,
+            why=drain.message,
+            nodes=1,
+        )
+        for drain in drains
+    ]
+    try:
+        decision_log.put_all(aws.dynamodb(), table, decisions)
+    except ClientError as error:
+        logger.warning("Couldn't write to the decision log", extra={"nodes": len(decisions), "why": str(error)})
+
+
+def record_pools(table: str, interrupted: Collection[str], claims: Iterable[NodeClaim], *, logger: Logger) -> None:
     """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
     now = runtime.current().now()
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.world import sample_objects
+from shared import aws, decision_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,6 +98,11 @@ def claim_annotations(world: World, node: str) -> dict[str, str]:
     (claim,) = (c for c in world.claims() if c.get("status", {}).get("nodeName") == node)
     annotations: dict[str, str] = claim["metadata"].get("annotations", {})
     return annotations
+
+
+def decisions_about(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
+    table = world.aws.deployed.function("interruption").environ["TENON_TABLE_NAME"]
+    return decision_log.latest(aws.dynamodb(), table, node)
 
 
 def is_deleting(world: World, node: str) -> bool:

@@ -18,6 +18,7 @@ from tests.e2e.interruptions.rig import (
     STATE,
     assert_no_failures,
     claim_annotations,
+    decisions_about,
     deployment,
     event,
     fill,
@@ -45,6 +46,9 @@ def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement
     assert len(left) == 2
     assert left[0] <= 10
     assert joined <= left[1] <= ready + 2
+    (decision,) = decisions_about(world, full)
+    assert (decision.outcome, decision.reason) == ("taken", "Interrupted")
+    assert decision.why.startswith("EC2 interrupts spot instance i-")
     assert_no_failures(world)
 
 
