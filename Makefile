@@ -68,8 +68,8 @@ format: .venv/ready ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix .
 
 .PHONY: synth
-synth: .venv/ready ## the CloudFormation template in cdk.out/, checked by cfn-lint
-	@$(BIN)/python -m infra.app $(ARGS)
+synth: .venv/ready ## the CloudFormation template of a cluster called demo in cdk.out/, checked by cfn-lint
+	@$(BIN)/python -m infra.app $(if $(filter cluster=% clusters=%,$(ARGS)),,-c cluster=demo) $(ARGS)
 	@$(BIN)/cfn-lint --ignore-checks W3005 -- cdk.out/*.template.json
 
 .PHONY: bench

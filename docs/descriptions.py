@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CONTEXT = {
-    "cluster": "The EKS cluster's name. One stack is created for it.",
+    "cluster": "The EKS cluster's name. One stack is created for it. Required, but for `clusters`.",
     "clusters": "A list of names in `cdk.json`: one stack for each. `cluster` takes precedence.",
     "fleet": "The name of a [fleet](../fleets.md): one more stack has what the clusters of the list `clusters` share. "
     "Default: none, and they share nothing.",

@@ -58,7 +58,14 @@ def _metrics() -> str:
 
 
 def _settings() -> str:
-    lines = ["# Settings", "", "## Of a deployment", "", "With `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`.", ""]
+    lines = [
+        "# Settings",
+        "",
+        "## Of a deployment",
+        "",
+        "With `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`. Unknown keys are refused.",
+        "",
+    ]
     complete("context key", set(context_keys.KEYS), set(CONTEXT))
     lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in context_keys.KEYS])
     used: dict[str, list[str]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """The CDK app. ``cdk deploy`` runs it; ``python -m infra.app [-c key=value]...`` synthesises without the CDK's CLI.
 
 The CLI passes the context and the output folder in environment variables. Without it, the context is cdk.json's and the
-assembly is written to cdk.out/.
+assembly is written to cdk.out/, in the working directory.
 """
 
 from __future__ import annotations
@@ -21,33 +21,41 @@ from infra.template_limits import LimitError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CDK_JSON = assembly.CHECKOUT / "cdk.json"
+CDK_JSON = Path("cdk.json")
+
+
+_DEPLOY = "npx aws-cdk@2 deploy -c cluster=NAME (all cdk commands need it)"
+_SYNTHESISE = "python -m infra.app -c cluster=NAME"
 
 
 def _arguments(arguments: Sequence[str]) -> dict[str, str]:
+    """The context of the command line.
+
+    Raises:
+        OptionError: an option has no value, or its key is unknown.
+    """
     parser = argparse.ArgumentParser(prog="python -m infra.app", description="Write the cloud assembly.")
     parser.add_argument("-c", dest="context", action="append", default=[], metavar="KEY=VALUE", help="as in cdk -c")
-    context: dict[str, str] = {}
-    for pair in parser.parse_args(arguments).context:
-        key, equals, value = pair.partition("=")
-        if not equals or key not in context_keys.KEYS:
-            parser.error(f"-c {pair}: must be KEY=VALUE with one of {', '.join(context_keys.KEYS)}")
-        context[key] = value
-    return context
+    return context_keys.given(parser.parse_args(arguments).context)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Synthesise; the exit code."""
     environ = os.environ
     under_cli = "CDK_OUTDIR" in environ
-    context: dict[str, Any] = {} if under_cli else json.loads(CDK_JSON.read_text())["context"]
     try:
+        context: dict[str, Any] = {}
+        if not under_cli and CDK_JSON.is_file():
+            context = json.loads(CDK_JSON.read_text()).get("context", {})
         out = assembly.make(
             context={**context, **_arguments(arguments)},
             out=None if under_cli else Path("cdk.out"),
             account=environ.get("CDK_DEFAULT_ACCOUNT"),
             region=environ.get("CDK_DEFAULT_REGION"),
         )
+    except stack_options.NoClusterError:
+        sys.stderr.write(f"no cluster: give its name, as in: {_DEPLOY if under_cli else _SYNTHESISE}\n")
+        return 1
     except (stack_options.OptionError, BundleError, CompileError, LimitError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -56,6 +56,7 @@ def make(
     from infra.stack import TenonStack  # noqa: PLC0415 (the same)
 
     app = App(outdir=str(out) if out else None, context=dict(context), analytics_reporting=False)
+    context_keys.check(app.node.get_all_context())
     context_values = {key: value for key in context_keys.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
     fleet: Stack | None = None

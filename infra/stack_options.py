@@ -36,6 +36,10 @@ class OptionError(ValueError):
     """An invalid context value; the message names the key, the value and what is allowed."""
 
 
+class NoClusterError(OptionError):
+    """The context names no cluster."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StackOptions:
     """The options of one cluster's stack.
@@ -294,11 +298,12 @@ def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
     """The clusters to build stacks for: ``cluster`` if it is given, else the list ``clusters``.
 
     Raises:
-        OptionError: no cluster is given, or EKS doesn't allow a name.
+        NoClusterError: no cluster is given.
+        OptionError: EKS doesn't allow a name.
     """
     names = _names(context, "cluster") or _names(context, "clusters")
     if not names:
-        raise OptionError('no cluster: give -c cluster=NAME, or list names under "clusters" in cdk.json')
+        raise NoClusterError("no cluster: give -c cluster=NAME")
     for name in names:
         if not _CLUSTER.fullmatch(name):
             raise OptionError(f'-c cluster={name}: an EKS cluster\'s name is letters, digits, "-" and "_", at most 100')

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra import assembly, bundling, function_sizes
-from infra.stack_options import OptionError, clusters, parse
+from infra.stack_options import NoClusterError, OptionError, clusters, parse
 
 SOURCE = {"bundle": "source", "clusterSide": "printed"}
 
@@ -217,8 +217,8 @@ def test_a_cluster_name_that_eks_does_not_allow_is_rejected(name: str) -> None:
         clusters({"cluster": name})
 
 
-def test_without_a_cluster_the_error_says_how_to_give_one() -> None:
-    with pytest.raises(OptionError, match="give -c cluster=NAME"):
+def test_without_a_cluster_nothing_is_made() -> None:
+    with pytest.raises(NoClusterError, match="give -c cluster=NAME"):
         clusters({})
 
 

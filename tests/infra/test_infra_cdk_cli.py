@@ -1,6 +1,7 @@
-"""The CDK's CLI against AWS's APIs over HTTP: bootstrap, deploy, deploy again, destroy."""
+"""The CDK's CLI: context that it refuses, and bootstrap, deploy, deploy again, destroy against AWS's APIs over HTTP."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -9,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,12 @@ import boto3
 import pytest
 
 from infra import assembly
+from tests.infra.cdk_command import CDK
 
-CDK = ["npx", "--yes", "aws-cdk@2.1148.1"]
-"""Pinned: what npm calls the latest release is older than the CDK's library here."""
-ACCOUNT, REGION = "123456789012", "us-east-1"
+pytestmark = pytest.mark.usefixtures("fetched")
+REGION = "us-east-1"
 # kubectl's Lambda would have to run for the cluster's side, and moto's server runs none; what it does is tested beside
 SAID = ["-c", "cluster=demo", "-c", "bundle=source", "-c", "clusterSide=printed"]
-
-
-@pytest.fixture(autouse=True)
-def fetched() -> None:
-    """Skips the tests unless npm has the command line or can download it."""
-    try:
-        done = subprocess.run([*CDK, "--version"], capture_output=True, text=True, check=False, timeout=180)
-    except subprocess.TimeoutExpired:
-        pytest.skip("npm doesn't answer, and the CDK's command line isn't kept here")
-    if done.returncode:
-        pytest.skip(f"the CDK's command line can't be fetched: {done.stderr.strip()[-200:]}")
 
 
 @pytest.fixture
@@ -91,6 +81,49 @@ def cdk(aws: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.fixture
+def ls(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `cdk ls` in the checkout as a user whose ~/.cdk.json has a key for another app."""
+    (tmp_path / ".cdk.json").write_text(json.dumps({"context": {"colour": "blue"}}))
+    environ = {
+        # what is kept in the home folder is still used
+        "npm_config_cache": str(Path.home() / ".npm"),
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache" / "aws" / "jsii" / "package-cache"),
+        **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
+        "PYTHONPATH": str(assembly.CHECKOUT),
+        "HOME": str(tmp_path),
+        "CI": "true",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*CDK, "ls", "--no-notices", "--output", str(tmp_path / "cdk.out"), *arguments]
+        return subprocess.run(
+            command, cwd=assembly.CHECKOUT, env=environ, capture_output=True, text=True, check=False, timeout=180
+        )
+
+    return run
+
+
+def test_without_a_cluster_the_cli_is_given_the_command_to_type(ls: Callable[..., Any]) -> None:
+    done = ls()
+    assert done.returncode == 1
+    (line,) = (line for line in (done.stdout + done.stderr).splitlines() if "no cluster" in line)
+    assert "npx aws-cdk@2 deploy -c cluster=NAME" in line
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_misspelt_key_is_refused_under_the_cli_too(ls: Callable[..., Any]) -> None:
+    done = ls(*SAID, "-c", "nodegroups=on")
+    assert done.returncode == 1
+    assert "-c nodegroups=on: unknown; did you mean nodeGroups?" in done.stdout + done.stderr
+
+
+def test_keys_of_the_cdk_and_of_the_users_other_apps_are_accepted(ls: Callable[..., Any]) -> None:
+    done = ls(*SAID, "-c", "@aws-cdk/core:newStyleStackSynthesis=true")  # and what the command line adds itself
+    assert (done.returncode, done.stdout.strip()) == (0, "tenon-demo"), done.stderr
+
+
 def test_bootstrap_deploy_deploy_again_and_destroy(aws: str, tmp_path: Path) -> None:
     def client(service: str) -> Any:  # noqa: ANN401 - any service's
         return boto3.client(  # type: ignore[call-overload]  # a name that is not known before
@@ -101,7 +134,7 @@ def test_bootstrap_deploy_deploy_again_and_destroy(aws: str, tmp_path: Path) -> 
             aws_secret_access_key="testing",
         )
 
-    assert "bootstrapped" in cdk(aws, "bootstrap", f"aws://{ACCOUNT}/{REGION}")
+    assert "bootstrapped" in cdk(aws, "bootstrap", *SAID)
     deploy = ["deploy", "--require-approval", "never"]
     written = str(tmp_path / "cdk.out")
     assert "tenon-demo: creating CloudFormation changeset" in cdk(aws, *deploy, *SAID, "--output", written)
