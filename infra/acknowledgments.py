@@ -6,6 +6,7 @@ fails.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from aws_cdk import Acknowledgment, Validations
@@ -33,12 +34,8 @@ _EC2_IDS = "EC2 assigns the ids; the request or the resource must have the clust
 _CDK_PROVIDER = "the CDK's kubectl provider, which only runs during deployments; it is used unchanged"
 _BASIC = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
 _REGISTRY = "arn:<AWS::Partition>:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
-_PUBLIC = (
-    '{"Fn::If":["ClusterSideKubectlHandlerHasEcrPublic15D6E39C",{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},'
-    '":iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly"]]},{"Ref":"AWS::NoValue"}]}'
-)
 _PROVIDER = {
-    **{f"AwsSolutions::AwsSolutions-IAM4[Policy::{policy}]": _CDK_PROVIDER for policy in (_BASIC, _REGISTRY, _PUBLIC)},
+    **{f"AwsSolutions::AwsSolutions-IAM4[Policy::{policy}]": _CDK_PROVIDER for policy in (_BASIC, _REGISTRY)},
     "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, if the cluster endpoint is private",
     "AwsSolutions::AwsSolutions-L1": _CDK_PROVIDER,
     "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
@@ -122,10 +119,11 @@ def acknowledge(
     for queue in queues.dead_letters.values():
         _acknowledge(queue, _DEAD_LETTERS)
     if kubectl is not None:
-        _acknowledge(
-            kubectl.provider,
-            _PROVIDER | {f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]": _CDK_PROVIDER},
+        own = (
+            f"AwsSolutions::AwsSolutions-IAM4[Policy::{_public_registry(kubectl.public_registry_id)}]",
+            f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]",
         )
+        _acknowledge(kubectl.provider, _PROVIDER | dict.fromkeys(own, _CDK_PROVIDER))
     for construct in (kubectl.kinds_check if kubectl is not None else None, webhook):
         if construct is not None:
             _acknowledge(construct, _DEPLOYMENT)
@@ -167,6 +165,13 @@ def acknowledge_fleet(*, functions: IConstruct, undelivered: IConstruct, storage
     _acknowledge(functions, {**_FUNCTIONS, **_ASYNC, **_iam5(own, f"<{catalog_id}.Arn>")})
     _acknowledge(undelivered, _UNDELIVERED)
     _acknowledge(storage, {**_TABLE, **_BUCKET})
+
+
+def _public_registry(condition: str) -> str:
+    """The policy that the CDK's kubectl function has where the partition has a public registry."""
+    policy = ["arn:", {"Ref": "AWS::Partition"}, ":iam::aws:policy/AmazonElasticContainerRegistryPublicReadOnly"]
+    value = {"Fn::If": [condition, {"Fn::Join": ["", policy]}, {"Ref": "AWS::NoValue"}]}
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _iam5(reasons: Mapping[str, str], catalog: str) -> dict[str, str]:

@@ -15,14 +15,22 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bundling, context_keys, fleet_options, function_sizes, stack_options, template_limits
+from infra import (
+    bundling,
+    context_keys,
+    fleet_options,
+    function_sizes,
+    installation,
+    stack_options,
+    template_limits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aws_cdk import Stack
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+CHECKOUT = installation.ROOT
 _TEMPLATE_SOURCES = (
     "infra",
     "shared/api/buffer_signals.py",
@@ -33,7 +41,7 @@ _TEMPLATE_SOURCES = (
     "shared/sweeps.py",
     *(f"functions/{function}/settings.py" for function in function_sizes.OF_ANY_MODE),
 )
-_CODE_SOURCES = ("functions", "relay", "shared", "requirements.lock")
+_CODE_SOURCES = ("functions", "relay", "shared", str(installation.lock(CHECKOUT)))
 
 
 def make(
@@ -64,14 +72,12 @@ def make(
     names = stack_options.clusters(context_values)
     for cluster in names:
         options = stack_options.parse(context_values, cluster=cluster, region=region)
-        machine = bundling.MACHINES[options.function_architecture]
-        code = bundling.bundles(CHECKOUT, options.functions, mode=options.bundle, machine=machine)
+        code = bundling.code(options)
         if options.fleet and fleet is None:
-            catalog = bundling.bundles(CHECKOUT, (function_sizes.CATALOG,), mode=options.bundle, machine=machine)
-            asset = str(catalog[function_sizes.CATALOG])
+            asset = bundling.code(options, (function_sizes.CATALOG,))[function_sizes.CATALOG]
             fleet = FleetStack(app, options=options, clusters=names, code=asset, env=env)
         kind = ShadowStack if options.shadow else TenonStack
-        stack = kind(app, options=options, code={name: str(path) for name, path in code.items()}, env=env)
+        stack = kind(app, options=options, code=code, env=env)
         if fleet is not None:
             stack.add_stack_dependency(fleet, "a cluster's stack imports the name of the catalog's bucket")
     folder = Path(app.synth().directory)
@@ -94,7 +100,7 @@ def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = N
 
 
 def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
-    """The assembly in ``root/build/assembly``, created if it isn't cached. Concurrent processes are safe.
+    """The assembly in the build folder of ``root``, created if it isn't cached. Concurrent processes are safe.
 
     ``cluster`` is "" for the context's list of clusters.
 
@@ -103,7 +109,7 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
     context = dict(context or {})
-    cached_folder = root / "build" / "assembly" / _key(cluster, context, region)
+    cached_folder = installation.build_folder(root) / "assembly" / _key(cluster, context, region)
     if cached_folder.is_dir():
         return cached_folder
     cached_folder.parent.mkdir(parents=True, exist_ok=True)

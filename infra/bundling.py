@@ -20,12 +20,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import bytecode, function_imports, function_sizes, requirements_lock
+from infra import bytecode, function_imports, function_sizes, installation, requirements_lock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from infra.stack_options import Bundle
+    from infra.stack_options import Bundle, StackOptions
 
 LIMIT_MIB = 60
 """Unpacked. Lambda's limit is 250, but a cold start loads the whole bundle."""
@@ -102,15 +102,15 @@ class BundleError(RuntimeError):
 def bundles(
     checkout: Path, functions: Collection[str] = function_sizes.OF_ANY_MODE, *, mode: Bundle, machine: str = ARM
 ) -> dict[str, Path]:
-    """The folder of each function's code in ``build/bundles``. Benchmarks use other values of ``machine``.
+    """The folder of each function's code in the build folder. Benchmarks use other values of ``machine``.
 
     Raises:
         BundleError: a handler doesn't exist, a package is not locked or can't be installed, or a bundle is too large.
     """
-    root = checkout / "build" / "bundles"
+    root = installation.build_folder(checkout) / "bundles"
     if mode == "source":
         return {function: _placeholder(root, function) for function in functions}
-    pins = requirements_lock.parse((checkout / "requirements.lock").read_text())
+    pins = requirements_lock.parse(installation.lock(checkout).read_text())
     distributions = importlib.metadata.packages_distributions()
     folders = {}
     for function in functions:
@@ -127,14 +127,25 @@ def bundles(
     return folders
 
 
+def code(options: StackOptions, functions: Collection[str] = ()) -> dict[str, str]:
+    """The folder of each function's code, by the options of a stack; all of its functions, or these.
+
+    Raises:
+        BundleError: as ``bundles``.
+    """
+    machine = MACHINES[options.function_architecture]
+    folders = bundles(installation.ROOT, functions or options.functions, mode=options.bundle, machine=machine)
+    return {name: str(path) for name, path in folders.items()}
+
+
 def runtime(checkout: Path, *, machine: str) -> Path:
     """A folder with the packages of Lambda's runtime, for benchmarks.
 
     Raises:
         BundleError: a package is not locked or can't be installed.
     """
-    root = checkout / "build" / "bundles"
-    chosen = requirements_lock.closure(requirements_lock.parse((checkout / "requirements.lock").read_text()), ["boto3"])
+    root = installation.build_folder(checkout) / "bundles"
+    chosen = requirements_lock.closure(requirements_lock.parse(installation.lock(checkout).read_text()), ["boto3"])
     packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
     compiler = bytecode.compiler()
     cached = root / "runtime" / f"{packages.name}-{compiler.version or 'source'}"
@@ -204,6 +215,10 @@ def _install(root: Path, requirements: str, machine: str) -> Path:
         ]
         process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own arguments)
         if process.returncode:
+            if "No module named pip" in process.stderr:
+                raise BundleError(
+                    f"the functions' packages need an installer: put uv on PATH, or pip into {sys.prefix}"
+                )
             raise BundleError(f"the functions' packages could not be installed:\n{process.stderr.strip()}")
     return cached
 

@@ -38,7 +38,7 @@ _WEBHOOK_ACCESS = "WebhookAccess"
 
 
 class KubectlApply(Construct):
-    """The objects as custom resources, the ``provider`` that applies them, and its function's logical id."""
+    """The objects as custom resources, the ``provider`` that applies them, and logical ids of its resources."""
 
     def __init__(
         self, scope: Construct, id_: str, *, options: StackOptions, access: ClusterAccess, checkout: Path
@@ -68,6 +68,9 @@ class KubectlApply(Construct):
         resource = handler.node.default_child
         assert isinstance(resource, CfnElement)
         self.handler_id = Stack.of(self).get_logical_id(resource)
+        condition = handler.node.find_child("HasEcrPublic")
+        assert isinstance(condition, CfnElement)
+        self.public_registry_id = Stack.of(self).get_logical_id(condition)
         if options.subnets:
             into_vpc(handler, options)
             self.provider.role.add_to_policy(permissions.join_network())

@@ -1,183 +1,60 @@
-"""The stack of one cluster: its constructs, and the outputs."""
+"""The stack of one cluster: its resources, and the outputs."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnElement, CfnOutput, Environment, Stack
-from constructs import Construct, IConstruct
+from aws_cdk import CfnOutput, Environment, Stack
 
-from infra import function_sizes, resource_names
-from infra.acknowledgments import acknowledge
-from infra.alarms import Alarms
-from infra.cluster_access import ClusterAccess
-from infra.dashboard import Dashboard
-from infra.event_rules import Bus, Events
-from infra.fleet_stack import FleetResources
-from infra.functions import Functions
-from infra.kubectl_apply import KubectlApply
-from infra.node_role import NodeRole
-from infra.permission_scope import PermissionScope
-from infra.queues import Queues
-from infra.storage import Storage
-from infra.webhook import WebhookConfiguration, public_url
+from infra import bundling, option_checks, resource_names
+from infra.cluster_resources import ClusterResources
 from shared.api import labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aws_cdk.aws_events import IEventBus
+    from aws_cdk import aws_iam as iam
+    from aws_cdk import aws_lambda as lambda_
+    from constructs import Construct
 
     from infra.stack_options import StackOptions
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
-
-
-def _resource(construct: IConstruct) -> CfnElement:
-    resource = construct.node.default_child
-    assert isinstance(resource, CfnElement)
-    return resource
-
 
 class TenonStack(Stack):
-    """All AWS resources of one cluster."""
+    """All AWS resources of one cluster, in a stack that is named after it."""
 
     def __init__(
-        self, scope: Construct, *, options: StackOptions, code: Mapping[str, str], env: Environment | None = None
+        self,
+        scope: Construct,
+        *,
+        options: StackOptions,
+        code: Mapping[str, str] | None = None,
+        env: Environment | None = None,
     ) -> None:
-        """``code`` is the folder of each function's bundle."""
+        """``code`` is the folder of each function's bundle; None: the options are checked, and the bundles made.
+
+        Raises:
+            OptionError: an option is invalid, or not for this stack.
+            BundleError: the functions' code can't be bundled.
+        """
+        if code is None:
+            options = option_checks.checked(options, region=env.region if env is not None else None)
+            code = bundling.code(options)
+        name = resource_names.stack(options.cluster)
         super().__init__(
             scope,
-            resource_names.stack(options.cluster),
+            name,
+            stack_name=name,  # in a Stage too
             env=env,
             description=f"Tenon: just-in-time nodes for EKS cluster {options.cluster}",
             analytics_reporting=False,
             # Cost allocation by cluster: CloudFormation gives the tag to all resources, launches give it to instances.
             tags={labels.CLUSTER_NAME_TAG: options.cluster},
         )
-        bus = Bus(self, "Hints", cluster=options.cluster).bus
-        fleet = FleetResources(options.fleet, Construct(self, "Fleet")) if options.fleet else None
-        queues = Queues(self, "Queues", options=options, undelivered=fleet.undelivered() if fleet else None)
-        storage = Storage(self, "State", catalog=fleet.catalog() if fleet else None)
-        nodes = NodeRole(self, "Nodes", existing_role=options.node_role)
-        webhook = self._webhook(options)
-        functions = Functions(
-            self,
-            "Functions",
-            on=PermissionScope(
-                cluster=options.cluster,
-                scope=self,
-                bus=bus,
-                queues=queues,
-                table=storage.table,
-                catalog=storage.catalog,
-                node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
-                kms_keys=options.kms_keys,
-                buffer_queues=options.buffer_queues,
-                buffer_alarms=options.buffer_alarms,
-                standby=options.standby,
-                node_groups=options.node_groups,
-                sweeps_table=fleet.sweeps_table if fleet else "",
-            ),
-            nodes=nodes,
-            options=options,
-            code=code,
-            webhook_digest=webhook.digest if webhook is not None else options.webhook_digest,
-        )
-        Events(
-            self,
-            "Events",
-            options=options,
-            bus=bus,
-            queues=queues,
-            functions=functions.by_name,
-            catalog=fleet.catalog_function() if fleet else functions.by_name[function_sizes.CATALOG],
-        )
-        access = ClusterAccess(
-            self,
-            "ClusterAccess",
-            cluster=options.cluster,
-            functions=functions.roles,
-            nodes=nodes,
-            bus=bus,
-            relay_pod=options.relay == "pod",
-            oidc_provider=options.oidc_provider,
-        )
-        if fleet is None:
-            self._observe(options, functions, queues)
-        kubectl = None
-        if options.apply:
-            kubectl = KubectlApply(self, "ClusterSide", options=options, access=access, checkout=_CHECKOUT)
-        if function_sizes.WEBHOOK in functions.by_name:
-            self._publish_webhook(functions, webhook, kubectl)
-        acknowledge(
-            cluster=options.cluster,
-            functions=functions,
-            nodes=nodes,
-            queues=queues,
-            storage=storage,
-            kubectl=kubectl,
-            webhook=webhook,
-            catalog=fleet.catalog_finding if fleet else f"<{self.get_logical_id(_resource(storage.catalog))}.Arn>",
-        )
-        self._add_outputs(bus=bus, queues=queues, storage=storage, nodes=nodes, functions=functions, access=access)
-
-    def _webhook(self, options: StackOptions) -> WebhookConfiguration | None:
-        if options.relay != "webhook" or not options.apply:
-            return None
-        return WebhookConfiguration(self, "Webhook", options=options, checkout=_CHECKOUT)
-
-    def _publish_webhook(
-        self, functions: Functions, webhook: WebhookConfiguration | None, kubectl: KubectlApply | None
-    ) -> None:
-        url = public_url(functions.by_name[function_sizes.WEBHOOK])
-        CfnOutput(self, "WebhookUrl", value=url.url)
-        if webhook is not None and kubectl is not None and kubectl.webhook_access is not None:
-            webhook.apply(url, after=kubectl.webhook_access)
-
-    def _observe(self, options: StackOptions, functions: Functions, queues: Queues) -> None:
-        alarms = Alarms(
-            self,
-            "Alarms",
-            cluster=options.cluster,
-            functions=functions,
-            queues=queues,
-            topic=options.alarm_topic,
-            is_watched=options.relay != "webhook",
-            reserve=options.reserve,
-            observability=options.observability,
-        )
-        if options.observability == "full":
-            Dashboard(self, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms)
-
-    def _add_outputs(
-        self,
-        *,
-        bus: IEventBus,
-        queues: Queues,
-        storage: Storage,
-        nodes: NodeRole,
-        functions: Functions,
-        access: ClusterAccess,
-    ) -> None:
-        outputs = {
-            "EventBusName": bus.event_bus_name,
-            "TableName": storage.table.table_name,
-            "CatalogBucket": storage.catalog.bucket_name,
-            "NodeRoleArn": nodes.role.role_arn,
-            "NodeInstanceProfile": nodes.profile.ref,
-            "UndeliveredQueueUrl": queues.undelivered.queue_url,
-        }
-        if access.relay is not None:
-            outputs["RelayRoleArn"] = access.relay.role_arn
-        for name, role in functions.roles.items():
-            outputs[f"{name.capitalize()}RoleArn"] = role.role_arn
-        for name, queue in queues.by_function.items():
-            outputs[f"{name.capitalize()}QueueUrl"] = queue.queue_url
-            outputs[f"{name.capitalize()}DeadLetterQueueUrl"] = queues.dead_letters[name].queue_url
-        for key, value in outputs.items():
+        resources = ClusterResources(self, options=options, code=code)
+        self.node_role: iam.IRole = resources.node_role
+        """The role of nodes that Tenon launches."""
+        self.functions: Mapping[str, lambda_.Function] = resources.functions
+        """The functions by name, such as ``provisioner``."""
+        for key, value in resources.outputs.items():
             CfnOutput(self, key, value=value)
-
-    def _role_arn(self, name: str) -> str:
-        return self.format_arn(service="iam", region="", resource="role", resource_name=name)
