@@ -25,6 +25,7 @@ from cli.report.command import report
 from cli.shadow.command import shadow
 from cli.simulate.command import simulate
 from cli.status.command import status
+from cli.template.command import publish, template
 
 app = typer.Typer(
     name="tenon",
@@ -54,7 +55,8 @@ def _options(
 
 
 for command in (
-    preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, catalog, demo,
+    preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
+    publish, catalog, demo,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(migrate)

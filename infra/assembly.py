@@ -45,12 +45,18 @@ _CODE_SOURCES = ("functions", "relay", "shared", str(installation.lock(CHECKOUT)
 
 
 def make(
-    *, context: Mapping[str, object], out: Path | None, account: str | None = None, region: str | None = None
+    *,
+    context: Mapping[str, object],
+    out: Path | None,
+    account: str | None = None,
+    region: str | None = None,
+    for_any_bucket: bool = False,
 ) -> Path:
     """Write the assembly with the stacks of all clusters in the context, and return its folder.
 
     The CDK's CLI passes context, and the folder if ``out`` is None, in the environment. Without account and region the
-    templates are environment-agnostic.
+    templates are environment-agnostic. ``for_any_bucket``: the code is in a bucket that parameters name
+    (bucket_template.py), instead of the CDK's.
 
     Raises:
         OptionError: a context value is invalid.
@@ -59,11 +65,17 @@ def make(
     """
     from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
+    from infra import bucket_template  # noqa: PLC0415 (the same)
     from infra.fleet_stack import FleetStack  # noqa: PLC0415 (the same)
     from infra.shadow_stack import ShadowStack  # noqa: PLC0415 (the same)
     from infra.stack import TenonStack  # noqa: PLC0415 (the same)
 
-    app = App(outdir=str(out) if out else None, context=dict(context), analytics_reporting=False)
+    app = App(
+        outdir=str(out) if out else None,
+        context=dict(context),
+        analytics_reporting=False,
+        default_stack_synthesizer=bucket_template.synthesizer() if for_any_bucket else None,
+    )
     context_keys.check(app.node.get_all_context())
     context_values = {key: value for key in context_keys.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
@@ -78,6 +90,8 @@ def make(
             fleet = FleetStack(app, options=options, clusters=names, code=asset, env=env)
         kind = ShadowStack if options.shadow else TenonStack
         stack = kind(app, options=options, code=code, env=env)
+        if for_any_bucket:
+            bucket_template.add_parameters(stack)
         if fleet is not None:
             stack.add_stack_dependency(fleet, "a cluster's stack imports the name of the catalog's bucket")
     folder = Path(app.synth().directory)

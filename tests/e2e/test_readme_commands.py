@@ -55,6 +55,7 @@ ELSEWHERE = {
     "tenon manifests NAME | kubectl apply -f -": "tests/infra/test_infra_kubectl_apply.py",
     "make test-real KUBECONFIG=file": "tests/real/conftest.py",
     "tenon status": "tests/e2e/cli/test_cli_status.py",
+    "tenon publish": "tests/e2e/cli/test_cli_template.py",
 }
 
 
