@@ -55,7 +55,7 @@ def errors_as_one_line(command: str) -> Iterator[None]:
         # the reader of our output, such as head, closed the pipe
         raise typer.Exit(0) from None
     except Exception as error:
-        message = _message(error)
+        message = message_of(error)
         if message is None:
             raise
         _exit(command, message, FAILED)
@@ -66,7 +66,7 @@ def _exit(command: str, message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _message(error: Exception) -> str | None:
+def message_of(error: Exception) -> str | None:
     """The message for an error of the cluster or AWS; None for a bug."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (slow to import)
 

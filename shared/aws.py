@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_iam import IAMClient
+    from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_pricing import PricingClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
@@ -87,8 +88,13 @@ def eks() -> EKSClient:
 
 
 def cloudwatch() -> CloudWatchClient:
-    """CloudWatch, for the states of alarms."""
+    """CloudWatch, for the states of alarms and the values of metrics."""
     return runtime.current().cached("aws:cloudwatch", lambda: boto3.client("cloudwatch", config=_config()))
+
+
+def lambda_functions() -> LambdaClient:
+    """Lambda, for the configuration of the functions."""
+    return runtime.current().cached("aws:lambda", lambda: boto3.client("lambda", config=_config()))
 
 
 def sqs() -> SQSClient:

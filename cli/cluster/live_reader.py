@@ -79,11 +79,16 @@ class _Event(Struct):
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """The table and the bucket of the cluster's Tenon deployment, and whether it scales node groups."""
+    """The table and the bucket of the cluster's Tenon deployment, and whether it scales node groups.
+
+    ``fleet`` is the fleet that shares the catalog, "" without one. ``has_all_metrics``: with full observability.
+    """
 
     table: str
     bucket: str
     node_groups: bool = False
+    fleet: str = ""
+    has_all_metrics: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,9 +260,8 @@ def find_deployment(cluster: str) -> Deployment | None:
         ClientError: the function can't be read.
     """
     name = resource_names.function(cluster, "provisioner")
-    client = runtime.current().cached("aws:lambda", lambda: boto3.client("lambda"))
     try:
-        configuration = client.get_function_configuration(FunctionName=name)
+        configuration = aws.lambda_functions().get_function_configuration(FunctionName=name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ResourceNotFoundException":
             return None
@@ -267,6 +271,8 @@ def find_deployment(cluster: str) -> Deployment | None:
         table=environ.get(variable("table_name"), ""),
         bucket=environ.get(variable("catalog_bucket"), ""),
         node_groups=environ.get(variable("node_groups")) == "on",
+        fleet=environ.get(variable("fleet"), ""),
+        has_all_metrics=environ.get(variable("observability")) == "full",
     )
 
 

@@ -74,8 +74,8 @@ class SnapshotReader:
         if leaving is not None:
             pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
         invalid.extend(pods.invalid)
-        raw_pools = _list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
-        raw_classes = _list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
+        raw_pools = list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)
+        raw_classes = list_raw(self.client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
         node_pools, invalid_pools = convert_node_pools(raw_pools)
         node_classes, invalid_classes = convert_node_classes(raw_classes)
         invalid.extend((*invalid_pools, *invalid_classes))
@@ -160,10 +160,10 @@ def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> Ob
 
 def list_node_pools(client: Client) -> tuple[NodePool, ...]:
     """The valid NodePools, legacy ones converted."""
-    return convert_node_pools(_list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))[0]
+    return convert_node_pools(list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))[0]
 
 
-def _list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
+def list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
     """The objects of these kinds as plain JSON, each with its ``apiVersion`` and ``kind``."""
     return [
         {"apiVersion": resource.api_version, "kind": resource.kind, **item}
