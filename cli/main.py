@@ -14,6 +14,7 @@ from cli.catalog import catalog
 from cli.demo.command import demo
 from cli.errors import FAILED
 from cli.explain.command import explain
+from cli.export.command import export
 from cli.manifests import manifests
 from cli.migrate.command import migrate
 from cli.node_groups import node_groups
@@ -56,7 +57,7 @@ def _options(
 
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
-    publish, catalog, demo,
+    publish, export, catalog, demo,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(migrate)
