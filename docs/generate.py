@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench import cost_page
-from docs import constraints_page, events_page, iam_page, instance_types_page, kinds_page
+from docs import constraints_page, events_page, export_page, iam_page, instance_types_page, kinds_page
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
 from infra import context_keys, function_sizes, functions
@@ -28,6 +28,7 @@ def pages() -> dict[str, str]:
     """Every page, by its path in docs."""
     texts = {f"reference/{d['spec']['names']['kind'].lower()}.md": kinds_page.page(d) for d in crds.load()}
     texts |= {
+        "metrics.md": export_page.page(),
         "reference/metrics.md": _metrics(),
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
@@ -43,7 +44,9 @@ def _metrics() -> str:
     rows = [(f"`{m.name}`", m.function, m.unit.value, m.statistic, m.description) for m in metrics.ALL]
     return "\n".join(
         [
-            "# Metrics",
+            "# Metrics in CloudWatch",
+            "",
+            "For Prometheus, `tenon export` has these and the cluster's own: [Prometheus and Grafana](../metrics.md).",
             "",
             (
                 f"In CloudWatch, namespace `{metrics.NAMESPACE}`, with the dimensions `{metrics.CLUSTER}` and "

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cli.export import families
 from cli.main import app
 from docs import events_page, generate
 from infra import context_keys
@@ -97,7 +98,7 @@ def test_reasons_conditions_and_errors_named_in_a_page_exist(page: str) -> None:
 
 
 def test_metrics_named_in_pages_exist() -> None:
-    known = {m.name for m in metrics.ALL} | {metrics.UNWELL}
+    known = {m.name for m in metrics.ALL} | {metrics.UNWELL} | {f.name for f in families.ALL}
     named = {
         "".join(parts)
         for page in DOCS.rglob("*.md")
