@@ -1,49 +1,72 @@
-"""``tenon nodes``: a table of the nodes, updated until Ctrl-C."""
+"""``tenon nodes``: a table of the nodes, updated until ``q`` or Ctrl-C."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cli.cluster import source
-from cli.errors import UsageError, errors_as_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cli.cluster.observed_cluster import ObservedCluster
-    from cli.nodes.rows import NodeRows, Row
+from cli.errors import errors_as_one_line
 
 SORTS = ("name", "pool", "type", "zone", "price", "age", "cpu", "memory", "pods", "state")
+FILTERS = ("not-ready", "disrupting", "empty", "drifted", "cordoned", "spot", "on-demand", "reserved")
 
 
 def _complete_sort(incomplete: str) -> list[str]:
     return [s for s in (*SORTS, *(f"-{s}" for s in SORTS)) if s.startswith(incomplete)]
 
 
+def _complete_filter(incomplete: str) -> list[str]:
+    return [name for name in FILTERS if name.startswith(incomplete)]
+
+
 def nodes(
     file: source.File = None,
+    *,
     selector: Annotated[str, typer.Option("--selector", "-l", help="Label selector, as in kubectl.")] = "",
+    nodepool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--nodepool", "-p", help="Only nodes of these NodePools (or node groups), separated by commas; repeatable."
+        ),
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            help=f"Only nodes that are {', '.join(FILTERS)}; of several, all must hold; repeatable.",
+            autocompletion=_complete_filter,
+        ),
+    ] = None,
+    label_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label-columns", "-L", help="Labels to show as columns, separated by commas, as in kubectl; repeatable."
+        ),
+    ] = None,
     sort: Annotated[
         str,
         typer.Option(
-            help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.", autocompletion=_complete_sort
+            "--sort-by",
+            "--sort",
+            help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.",
+            autocompletion=_complete_sort,
         ),
     ] = "name",
     interval: Annotated[float, typer.Option(min=0.5, help="Seconds between updates.")] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
-    *,
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
-    """Show the nodes with requested resources, price and state, updated until Ctrl-C.
+    """Show the nodes with requested resources, price and state, updated until q or Ctrl-C.
 
     NodeClaims without a node are shown too, and nodes that node groups were asked for.
+
+    Arrow keys, j, k, PgUp, PgDn, Home and End scroll; / filters by text.
 
     With --file, or if the output is not a terminal, the table is printed once.
 
@@ -51,79 +74,40 @@ def nodes(
 
       tenon nodes
 
-      tenon nodes --sort -cpu -l karpenter.sh/nodepool=default
+      tenon nodes --sort-by -cpu -p default -L team,topology.kubernetes.io/zone
+
+      tenon nodes --filter spot --filter disrupting
 
       tenon nodes --once --json
     """
     with errors_as_one_line("nodes"):
-        select = _selection(selector, sort)
+        from cli.nearest import split  # noqa: PLC0415 (beside its use)
+        from cli.nodes import selection  # noqa: PLC0415 (slow to import)
+
+        selected = selection.parse(
+            selector=selector,
+            pools=split(nodepool),
+            filters=split(filters),
+            sort=sort,
+            label_columns=split(label_columns),
+        )
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import terminal  # noqa: PLC0415 (slow to import)
-            from cli.nodes import table, watch  # noqa: PLC0415 (the same)
+            from cli import json_output, terminal  # noqa: PLC0415 (slow to import)
+            from cli.nodes import json_nodes, table, watch  # noqa: PLC0415 (the same)
 
             console = terminal.console()
             rows = watch.read_rows(observed)
+            selected.check_pools(
+                {p.name for p in observed.snapshot.node_pools} | {n for r in rows.rows for n in (r.pool, r.group) if n}
+            )
+            shown, columns = selected.of(rows), selected.label_columns
             if as_json:
-                typer.echo(json.dumps(_as_json(observed, rows, select(rows))))
+                output = json_nodes.output(observed, rows, shown, label_columns=columns)
+                typer.echo(json_output.text("nodes", output))
             elif once or observed.refresh is None or not console.is_terminal:
+                width, pauses = console.width, observed.pauses
                 console.print(
-                    table.render(rows, select(rows), name=observed.name, width=console.width, pauses=observed.pauses)
+                    table.render(rows, shown, name=observed.name, width=width, pauses=pauses, label_columns=columns)
                 )
             else:
-                watch.watch(console, observed, observed.refresh, select, interval=interval)
-
-
-def _selection(selector: str, sort: str) -> Callable[[NodeRows], list[Row]]:
-    """Returns the rows that match the label selector, sorted."""
-    from local.kubernetes.errors import ApiError  # noqa: PLC0415 (slow to import)
-    from local.kubernetes.selectors import matches, parse_labels  # noqa: PLC0415 (the same)
-
-    column = sort.removeprefix("-")
-    if column not in SORTS:
-        raise UsageError(f'--sort "{sort}" is none of {", ".join(SORTS)}')
-    try:
-        label_selector = parse_labels(selector)
-    except ApiError as error:
-        raise UsageError(f'--selector "{selector}" is not a label selector: {error.message}') from error
-
-    def select(rows: NodeRows) -> list[Row]:
-        from cli.nodes.rows import SORT_KEYS  # noqa: PLC0415 (slow to import)
-
-        matching = [r for r in rows.rows if matches(label_selector, r.labels)]
-        return sorted(matching, key=SORT_KEYS[column], reverse=sort.startswith("-"))
-
-    return select
-
-
-def _as_json(observed: ObservedCluster, rows: NodeRows, selected: Sequence[Row]) -> dict[str, Any]:
-    """The rows as JSON values; cpu and memory are requested shares, prices USD per hour."""
-    from shared.api.quantity import CPU, MEMORY, format_resources  # noqa: PLC0415 (slow to import)
-
-    return {
-        "cluster": observed.name,
-        "at": rows.now.isoformat(),
-        "pauses": list(observed.pauses),
-        "costPerHour": round(rows.cost, 6),
-        "pods": {"running": rows.running, "pending": rows.pending},
-        "nodes": [
-            {
-                "name": r.name,
-                "nodePool": r.pool,
-                "nodeGroup": r.group,
-                "instanceType": r.instance_type,
-                "zone": r.zone,
-                "capacityType": r.capacity_type,
-                "price": r.price,
-                "created": r.created.isoformat() if r.created else None,
-                "pods": r.pods,
-                "chunks": r.chunks,
-                "cpu": r.requested_share(CPU),
-                "memory": r.requested_share(MEMORY),
-                "requested": format_resources(r.requested),
-                "allocatable": format_resources(r.allocatable),
-                "state": r.state,
-                "why": r.why,
-            }
-            for r in selected
-        ],
-    }
+                watch.watch(console, observed, observed.refresh, selected, interval=interval)

@@ -42,33 +42,31 @@ def render(
     *,
     name: str,
     width: int,
-    height: int | None = None,
     pauses: Sequence[str] = (),
+    label_columns: Sequence[str] = (),
 ) -> RenderableType:
-    """Totals and the selected rows in their order; rows that don't fit into ``height`` lines are counted.
+    """Totals and the selected rows in their order, with columns for these labels. ``pauses`` are below the title."""
+    shown = (
+        table(rows, selected, width=width, label_columns=label_columns)
+        if selected
+        else Text("  no nodes", style=terminal.QUIET)
+    )
+    return Group(head(rows, selected, name=name, width=width, pauses=pauses), shown)
 
-    ``pauses`` are shown below the title.
-    """
-    head = _head(rows, name)
-    room = len(selected) if height is None else max(1, height - 8 - len(pauses))
+
+def head(rows: NodeRows, selected: Sequence[Row], *, name: str, width: int, pauses: Sequence[str] = ()) -> Group:
+    """The title, the pauses, and the totals of all rows."""
     paused = (Text(pause, style=terminal.WARNING) for pause in pauses)
-    parts: list[RenderableType] = [head, *paused, _totals(rows, selected, width), Text()]
-    if selected:
-        parts.append(table(rows, selected[:room], width=width))
-    if len(selected) > room:
-        parts.append(Text(f"  and {terminal.plural(len(selected) - room, 'node')} more", style=terminal.QUIET))
-    if not selected:
-        parts.append(Text("  no nodes", style=terminal.QUIET))
-    return Group(*parts)
+    return Group(_title(rows, name), *paused, _totals(rows, selected, width), Text())
 
 
-def _head(rows: NodeRows, name: str) -> Text:
+def _title(rows: NodeRows, name: str) -> Text:
     cost = rows.cost
     unpriced = sum(r.price is None for r in rows.rows)
     return terminal.title(
         name,
         terminal.plural(len(rows.rows), "node"),
-        f"{terminal.usd(cost)}/h" + (f" plus {unpriced} of unknown price" if unpriced else ""),
+        f"{terminal.usd(cost)}/h" + (f" plus {unpriced:,} of unknown price" if unpriced else ""),
         f"${cost * MONTH_HOURS:,.0f}/month",
         f"{rows.now:%H:%M:%S} UTC",
     )
@@ -101,8 +99,15 @@ def _totals(rows: NodeRows, selected: Sequence[Row], width: int) -> RenderableTy
     )
 
 
-def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableType:
-    """A line for each row."""
+def table(
+    rows: NodeRows,
+    selected: Sequence[Row],
+    *,
+    width: int,
+    label_columns: Sequence[str] = (),
+    fitted_to: Sequence[Row] = (),
+) -> terminal.FittedTable:
+    """A line for each row. Columns of names are wide enough for the rows ``fitted_to``, so they don't move."""
     columns = ["node", "type", "zone", "capacity", "$/h", "cpu", "memory", "pods", "age", "state"]
     if width >= _WIDEST:
         columns.insert(1, "pool")
@@ -112,6 +117,9 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
     numbers = ("$/h", "pods", "chunks", "age")
     optional = ("pool", "zone", "age", "memory", "cpu", "chunks")
     grid = terminal.table(*columns, right=numbers, optional=optional, indent=0)
+    for heading in label_headings(label_columns):
+        grid.add_column(heading, no_wrap=True)
+    _fit(grid, fitted_to, label_columns)
     for row in selected:
         cells: list[RenderableType] = [
             row.name.partition(".")[0],
@@ -128,8 +136,35 @@ def table(rows: NodeRows, selected: Sequence[Row], *, width: int) -> RenderableT
         ]
         if width >= _WIDEST:
             cells.insert(1, row.pool or row.group)
-        grid.add_row(*cells)
+        grid.add_row(*cells, *(row.labels.get(key, "") for key in label_columns))
     return grid
+
+
+def label_headings(keys: Sequence[str]) -> list[str]:
+    """A column's heading for each label, as kubectl has it: the key's last part in capitals.
+
+    Keys with the same last part are headings in full.
+    """
+    short = [key.rpartition("/")[2].upper() for key in keys]
+    return [name if short.count(name) == 1 else key for name, key in zip(short, keys, strict=True)]
+
+
+def _fit(grid: terminal.FittedTable, fitted_to: Sequence[Row], label_columns: Sequence[str]) -> None:
+    """Give columns the width of their longest cell in all these rows."""
+    if not fitted_to:
+        return
+    lengths = {
+        "node": max(len(r.name.partition(".")[0]) for r in fitted_to),
+        "pool": max(len(r.pool or r.group) for r in fitted_to),
+        "type": max(len(r.instance_type) for r in fitted_to),
+        "capacity": max(len(r.capacity_type) for r in fitted_to),
+        "state": max(len(r.state) for r in fitted_to),
+    }
+    for heading, key in zip(label_headings(label_columns), label_columns, strict=True):
+        lengths[heading] = max(len(r.labels.get(key, "")) for r in fitted_to)
+    for column in grid.columns:
+        if column.header in lengths:
+            column.min_width = max(lengths[str(column.header)], len(str(column.header)))
 
 
 def _share(row: Row, resource: str, width: int) -> RenderableType:
