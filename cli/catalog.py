@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import UsageError
+from cli.errors import FAILED, UsageError, errors_as_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cli.catalog_entries import CatalogEntry
+    from cli.catalog_filters import Filters
     from shared.instance_types.catalog import InstanceTypeCatalog
 
-USAGE, FAILED = 2, 1
 _LAST_AL2 = (1, 32)
 _MAX_DETAILED = 3
 """Up to so many instance types are shown in full; more as a table."""
 _VERSION = re.compile(r"1\.\d+")
+_SORTS = ("name", "price", "cpu", "memory", "price-per-cpu")
+Values = list[str] | None
+"""Of options that take values separated by commas, and may be repeated."""
+
+
+def _complete_sort(incomplete: str) -> list[str]:
+    return [s for s in (*_SORTS, *(f"-{s}" for s in _SORTS)) if s.startswith(incomplete)]
 
 
 def catalog(
@@ -36,12 +43,38 @@ def catalog(
         str | None, typer.Option(help="The AWS Region; default: us-east-1, or your profile's with --aws.")
     ] = None,
     *,
+    family: Annotated[Values, typer.Option(help="Only these families, such as m7i,c7g.")] = None,
+    arch: Annotated[Values, typer.Option(help="Only this architecture: amd64 or arm64.")] = None,
+    zone: Annotated[Values, typer.Option(help="Only what is offered in these zones, such as us-east-1a.")] = None,
+    capacity_type: Annotated[
+        Values, typer.Option(help="Only what is offered as on-demand, spot or reserved capacity.")
+    ] = None,
+    max_price: Annotated[
+        float | None, typer.Option(metavar="USD", help="Only what is offered for at most so many USD per hour.")
+    ] = None,
+    min_cpu: Annotated[int | None, typer.Option(min=0, help="Only types with at least so many vCPUs.")] = None,
+    max_cpu: Annotated[int | None, typer.Option(min=0, help="Only types with at most so many vCPUs.")] = None,
+    min_memory: Annotated[
+        str, typer.Option(metavar="QUANTITY", help="Only types with at least so much memory, such as 16Gi.")
+    ] = "",
+    gpu: Annotated[bool, typer.Option("--gpu", help="Only types with GPUs.")] = False,
+    gpu_name: Annotated[Values, typer.Option(help="Only types with these GPUs, such as t4,a10g.")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            "--sort-by",
+            help=f"Sort by {', '.join(_SORTS)}; a leading - reverses the order.",
+            autocompletion=_complete_sort,
+        ),
+    ] = "name",
     aws: Annotated[bool, typer.Option("--aws", help="Read from your AWS account instead of the local world.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show instance types: capacity, allocatable resources, labels, and offerings with prices.
 
     Without --aws they are those of the local world: EC2's descriptions with made-up prices; no credentials are needed.
+
+    Filters take several values separated by commas. Only offerings that meet them are shown.
 
     For example:
 
@@ -50,8 +83,52 @@ def catalog(
       tenon catalog --kubernetes 1.33 --max-pods 110 --json
 
       tenon catalog m5.large --aws --region eu-central-1
+
+      tenon catalog --arch arm64 --min-cpu 4 --min-memory 16Gi --capacity-type spot --sort-by price
+
+      tenon catalog --gpu --zone us-east-1a --max-price 2
     """
+    with errors_as_one_line("catalog"):
+        from cli.catalog_filters import Filters, memory  # noqa: PLC0415 (slow to import)
+        from cli.nearest import split  # noqa: PLC0415 (beside its use)
+
+        filters = Filters(
+            families=split(family),
+            architectures=split(arch),
+            zones=split(zone),
+            capacity_types=split(capacity_type),
+            gpu_names=split(gpu_name),
+            gpu=gpu,
+            max_price=max_price,
+            min_cpu=min_cpu,
+            max_cpu=max_cpu,
+            min_memory=memory(min_memory),
+            sort=sort,
+        )
+        filters.check()
+        shown = _entries(types or (), filters, kubernetes=kubernetes, max_pods=max_pods, region=region, aws=aws)
+        if as_json:
+            from cli import json_output  # noqa: PLC0415 (slow to import)
+
+            typer.echo(json_output.text("catalog", shown))
+        elif len(shown) <= _MAX_DETAILED:
+            _details(shown)
+        else:
+            _table(shown)
+
+
+def _entries(
+    types: Sequence[str],
+    filters: Filters,
+    *,
+    kubernetes: str,
+    max_pods: int | None,
+    region: str | None,
+    aws: bool,
+) -> list[CatalogEntry]:
+    """The instance types of these names, or all, that meet the filters; prints how many there are."""
     from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
+    from cli.nearest import suggestion  # noqa: PLC0415 (beside its use)
 
     if not _VERSION.fullmatch(kubernetes):
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
@@ -59,19 +136,16 @@ def catalog(
         region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
     except UsageError as error:
         raise typer.BadParameter(str(error), param_hint="--region") from error
-    unknown = sorted(set(types or ()) - {s.name for s in region_catalog.hardware})
-    if unknown:
+    known = {s.name for s in region_catalog.hardware}
+    if unknown := sorted(set(types) - known):
         names = ", ".join(f'"{name}"' for name in unknown)
-        _print_error(f"tenon catalog: {region_catalog.region} has no instance type {names}; without TYPE all are shown")
-        raise typer.Exit(USAGE)
-    _print_error(f"{len(region_catalog.hardware)} instance types of {source}.")
-    catalog_entries = entries(t for t in _types(region_catalog, kubernetes, max_pods) if not types or t.name in types)
-    if as_json:
-        typer.echo(json.dumps(catalog_entries))
-    elif len(catalog_entries) <= _MAX_DETAILED:
-        _details(catalog_entries)
-    else:
-        _table(catalog_entries)
+        nearest = suggestion(unknown[0], known)
+        raise UsageError(f"{region_catalog.region} has no instance type {names}{nearest}; without TYPE all are shown")
+    every = entries(_types(region_catalog, kubernetes, max_pods))
+    shown = [entry for entry in filters.of(every) if not types or entry.name in types]
+    count = f"{len(every)}" if len(shown) == len(every) else f"{len(shown)} of {len(every)}"
+    _print_error(f"{count} instance types of {source}.")
+    return shown
 
 
 def _types(region_catalog: InstanceTypeCatalog, kubernetes: str, max_pods: int | None) -> Any:  # noqa: ANN401 (a tuple of InstanceType, whose module is slow to import)
@@ -125,9 +199,9 @@ def _print_error(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _cheapest(entry: dict[str, Any], capacity_type: str) -> str:
-    prices = [(o["price"], o["zone"]) for o in entry["offerings"] if o["capacityType"] == capacity_type]
-    return f"{min(prices)[0]:.4f}" if prices else "-"
+def _cheapest(entry: CatalogEntry, capacity_type: str) -> str:
+    prices = [o.price for o in entry.offerings if o.capacity_type == capacity_type]
+    return f"{min(prices):.4f}" if prices else "-"
 
 
 def _extended_resources(amounts: dict[str, str]) -> str:
@@ -135,17 +209,17 @@ def _extended_resources(amounts: dict[str, str]) -> str:
     return ", ".join(f"{name.rpartition('/')[2]} {amounts[name]}" for name in sorted(amounts) if name not in usual)
 
 
-def _table(entries: Sequence[dict[str, Any]]) -> None:
+def _table(entries: Sequence[CatalogEntry]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
 
     amounts = ("cpu", "memory", "pods", "storage")
     prices = ("on-demand", "spot from")
     table = terminal.table("type", *amounts, "other", *prices, right=(*amounts, *prices), optional=("storage", "other"))
     for entry in entries:
-        allocatable = entry["allocatable"]
+        allocatable = entry.allocatable
         table.add_row(
             "",
-            entry["name"],
+            entry.name,
             *(allocatable[name] for name in ("cpu", "memory", "pods", "ephemeral-storage")),
             _extended_resources(allocatable),
             _cheapest(entry, "on-demand"),
@@ -156,24 +230,25 @@ def _table(entries: Sequence[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _details(entries: Sequence[dict[str, Any]]) -> None:
+def _details(entries: Sequence[CatalogEntry]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
 
     console = terminal.console()
     for entry in entries:
         console.print()
-        console.print(terminal.title(entry["name"]))
+        console.print(terminal.title(entry.name))
         columns = ("capacity", "overhead", "allocatable")
         amounts = terminal.table("resource", *columns, right=columns)
-        for name in entry["capacity"]:
-            amounts.add_row("", name, *(str(entry[column].get(name, "-")) for column in columns))
+        for name in entry.capacity:
+            cells = (amount.get(name, "-") for amount in (entry.capacity, entry.overhead, entry.allocatable))
+            amounts.add_row("", name, *cells)
         console.print(amounts)
         console.print()
         offered = terminal.table("zone", "capacity", "$/h", "available", right=("$/h",))
-        for o in entry["offerings"]:
-            kind = terminal.capacity(o["capacityType"])
-            offered.add_row("", o["zone"], kind, f"{o['price']:.4f}", "yes" if o["available"] else "no")
+        for o in entry.offerings:
+            kind = terminal.capacity(o.capacity_type)
+            offered.add_row("", o.zone, kind, f"{o.price:.4f}", "yes" if o.available else "no")
         console.print(offered)
         console.print()
-        for name, value in entry["labels"].items():
+        for name, value in entry.labels.items():
             console.print(f"  {name}={value}", markup=False, soft_wrap=True)

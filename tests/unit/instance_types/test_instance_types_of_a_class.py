@@ -152,10 +152,11 @@ def test_the_smallest_memory_that_registered_nodes_with_a_current_ami_reported_c
 
 def test_a_catalog_entry_has_resources_labels_and_offerings() -> None:
     entry = catalog_entries.entries(build_instance_types(RAW, node_class(), None, zones={"a"}, unavailable=()))[0]
-    assert entry["name"] == "m5.large"
-    assert entry["allocatable"]["cpu"] == "1930m"
-    assert entry["offerings"][1] == {"zone": "a", "capacityType": "spot", "price": 0.03, "available": True}
-    assert labels.REGION not in entry["labels"]
+    assert entry.name == "m5.large"
+    assert entry.allocatable["cpu"] == "1930m"
+    spot = catalog_entries.OfferingEntry(zone="a", capacity_type="spot", price=0.03, available=True)
+    assert entry.offerings[1] == spot
+    assert labels.REGION not in entry.labels
 
 
 def test_a_stored_catalog_is_decoded_unchanged() -> None:
