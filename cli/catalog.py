@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.errors import FAILED, UsageError, errors_as_one_line
+from cli import program
+from cli.errors import CommandError, UsageError, errors_as_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,10 +188,9 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
         name = aws.ec2().meta.region_name
         refreshed = refresh(None, requested=None, region=name, now=datetime.now(UTC))
     except (BotoCoreError, ClientError) as error:
-        _print_error(f"tenon catalog: AWS can't be called: {error}")
-        raise typer.Exit(FAILED) from error
+        raise CommandError(f"AWS can't be called: {error}") from error
     for problem in refreshed.problems:
-        _print_error(f"tenon catalog: {problem}")
+        _print_error(f"{program.name()} catalog: {problem}")
     estimated = "" if refreshed.catalog.price_source == "aws" else "; on-demand prices are estimates"
     return refreshed.catalog, f"account {account} in {name}{estimated}"
 

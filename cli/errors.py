@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from cli import program
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -62,7 +64,7 @@ def errors_as_one_line(command: str) -> Iterator[None]:
 
 
 def _exit(command: str, message: str, code: int) -> NoReturn:
-    typer.echo(f"tenon {command}: {' '.join(message.split())}", err=True)
+    typer.echo(f"{program.name()} {command}: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)
 
 

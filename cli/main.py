@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from cli import kubectl_plugin, program
 from cli.catalog import catalog
 from cli.demo.command import demo
 from cli.errors import FAILED
@@ -59,19 +60,26 @@ for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
     publish, export, catalog, demo,
 ):  # fmt: skip
-    app.command()(command)
+    app.command()(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)
 app.add_typer(shadow)
 
 
 def run() -> None:
-    """Run the command line."""
+    """Run the command line, as ``tenon`` or as kubectl's plugin."""
+    if program.name() == program.PLUGIN:
+        kubectl_plugin.present(app, program.PLUGIN)
     try:
-        app()
+        app(prog_name=program.name())
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        sys.stderr.write(f"tenon: the output can't be written: {error.strerror}\n")
+        sys.stderr.write(f"{program.name()}: the output can't be written: {error.strerror}\n")
         # what is still buffered would fail again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
+
+
+def complete() -> None:
+    """Complete a command line of ``kubectl tenon``."""
+    kubectl_plugin.complete(app)

@@ -10,6 +10,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
 from cli.errors import CommandError, UsageError, errors_as_one_line
+from cli.kubectl_plugin import with_kubeconfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,7 @@ def _commands() -> None:
 
 
 @migrate.command("cluster-autoscaler")
+@with_kubeconfig
 def cluster_autoscaler(
     context: source.Context = "",
     cluster: source.Cluster = "",

@@ -10,6 +10,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (the same)
 from cli.errors import UsageError, errors_as_one_line
+from cli.kubectl_plugin import with_kubeconfig
 
 shadow = typer.Typer(
     name="shadow",
@@ -24,6 +25,7 @@ def _group() -> None:
 
 
 @shadow.command()
+@with_kubeconfig
 def report(
     day: Annotated[str, typer.Option(help="Only this day (UTC), YYYY-MM-DD.")] = "",
     days: Annotated[int, typer.Option(min=1, max=90, help="The last days (UTC), today among them.")] = 2,

@@ -1,0 +1,13 @@
+"""The name by which the user calls the command: ``tenon``, or ``kubectl tenon`` as kubectl's plugin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+
+TENON, PLUGIN = "tenon", "kubectl tenon"
+
+
+def name() -> str:
+    """The name as it is typed, by that of the script which runs."""
+    return PLUGIN if PurePath(sys.argv[0]).stem == "kubectl-tenon" else TENON
