@@ -31,6 +31,9 @@ VERSIONS = {
 }
 """The schema version of each command's output. Any change of a schema raises it."""
 
+WITHOUT_VERSION = frozenset({"simulate"})
+"""Commands whose objects have no version: readers of ``tenon simulate`` expect exactly the fields of a decision."""
+
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """RFC 3339, in UTC."""
 
@@ -47,6 +50,6 @@ def moment(at: datetime) -> Time:
 def text(command: str, output: object) -> str:
     """The output of a command as JSON; an object begins with the version of its schema, a list has none."""
     values: Any = msgspec.to_builtins(output)
-    if isinstance(values, dict):
+    if isinstance(values, dict) and command not in WITHOUT_VERSION:
         values = {VERSION_FIELD: VERSIONS[command], **values}
     return json.dumps(values)

@@ -24,6 +24,7 @@ from cli.pause import pause, resume
 from cli.plan.command import plan
 from cli.preflight.command import preflight
 from cli.report.command import report
+from cli.schema.command import schema
 from cli.shadow.command import shadow
 from cli.simulate.command import simulate
 from cli.status.command import status
@@ -58,7 +59,7 @@ def _options(
 
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
-    publish, export, catalog, demo,
+    publish, export, catalog, demo, schema,
 ):  # fmt: skip
     app.command()(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -51,7 +50,10 @@ def node_groups(
             observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
             described = _describe(observed, reference.cluster)
         if as_json:
-            typer.echo(json.dumps([_as_json(group, node) for group, node in described]))
+            from cli import json_output, node_group_entries  # noqa: PLC0415 (slow to import)
+
+            entries = [node_group_entries.entry(group, node) for group, node in described]
+            typer.echo(json_output.text("node-groups", entries))
         else:
             _show(terminal.console(), observed.name, described)
 
@@ -70,27 +72,6 @@ def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
     assert isinstance(offerings, CatalogOfferings)  # a live cluster's are
     types = group_instance_types(offerings.raw, {name for group in groups for name in group.instance_types})
     return [(group, template_node(group, types, observed.snapshot.nodes)) for group in groups]
-
-
-def _as_json(group: NodeGroup, node: TemplateNode | None) -> dict[str, Any]:
-    from shared.api.quantity import format_resources  # noqa: PLC0415 (slow to import)
-
-    return {
-        "name": group.name,
-        "managed": group.managed,
-        "minimum": group.minimum,
-        "desired": group.desired,
-        "maximum": group.maximum,
-        "coming": group.coming,
-        "zones": list(group.zones),
-        "instanceTypes": list(group.instance_types),
-        "capacityType": group.capacity_type,
-        "labels": dict(node.labels if node is not None else group.labels),
-        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints],
-        "allocatable": format_resources(node.allocatable) if node is not None else {},
-        "price": node.price if node is not None else None,
-        "problems": list(group.problems),
-    }
 
 
 def _show(console: Console, name: str, described: Sequence[Described]) -> None:

@@ -42,7 +42,9 @@ def pause(
       tenon pause prod --for 2h --reason "incident 4711"
     """
     with errors_as_one_line("pause"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+        from cli.pause_outcome import PauseOutcome  # noqa: PLC0415 (the same)
         from shared import runtime  # noqa: PLC0415 (the same)
         from shared.api.pause import pause_annotations  # noqa: PLC0415 (the same)
         from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
@@ -62,7 +64,8 @@ def pause(
         after = stored_pause(client, cluster=reference.cluster, now=now)
         message = after.message if after is not None else "the cluster was resumed at the same time"
         if as_json:
-            typer.echo(json.dumps({"cluster": reference.cluster, "paused": after is not None, "message": message}))
+            outcome = PauseOutcome(cluster=reference.cluster, paused=after is not None, message=message)
+            typer.echo(json_output.text("pause", outcome))
         else:
             typer.echo(f"{reference.cluster}: {message}")
 
@@ -84,7 +87,9 @@ def resume(
       tenon resume prod
     """
     with errors_as_one_line("resume"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+        from cli.pause_outcome import ResumeOutcome  # noqa: PLC0415 (the same)
         from shared import runtime  # noqa: PLC0415 (the same)
         from shared.api.pause import NO_PAUSE  # noqa: PLC0415 (the same)
         from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
@@ -96,8 +101,8 @@ def resume(
         message = f"resumed ({before.message})" if before is not None else "was not paused"
         closed = _close_breakers(reference)
         if as_json:
-            outcome = {"cluster": reference.cluster, "paused": False, "message": message, "breakers": closed}
-            typer.echo(json.dumps(outcome))
+            outcome = ResumeOutcome(cluster=reference.cluster, paused=False, message=message, breakers=closed)
+            typer.echo(json_output.text("resume", outcome))
         else:
             typer.echo(f"{reference.cluster}: {message}")
             for line in closed:

@@ -2,8 +2,8 @@
 
 Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
 in shared/metrics.py, the code that records events, the local world's instance types, the scheduling core's decisions
-for examples, and measurements (costs). docs/descriptions.py has the descriptions that the code doesn't have; a
-description that is missing or unused is an error.
+for examples, the types of what commands print as JSON, and measurements (costs). docs/descriptions.py has the
+descriptions that the code doesn't have; a description that is missing or unused is an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench import cost_page
-from docs import constraints_page, events_page, export_page, iam_page, instance_types_page, kinds_page
+from docs import (
+    constraints_page,
+    events_page,
+    export_page,
+    iam_page,
+    instance_types_page,
+    json_page,
+    kinds_page,
+)
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
 from infra import context_keys, function_sizes, functions
@@ -36,6 +44,7 @@ def pages() -> dict[str, str]:
         "reference/instance-types.md": instance_types_page.page(),
         "constraints.md": constraints_page.page(),
         "cost-model.md": cost_page.page(),
+        "json-output.md": json_page.page(),
     }
     return {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
 

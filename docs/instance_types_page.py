@@ -18,8 +18,9 @@ from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
 from shared.instance_types.provider import build_instance_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
+
+    from cli.catalog_entries import CatalogEntry
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _PREFIX = labels.INSTANCE_PREFIX
@@ -66,9 +67,9 @@ MEANINGS = {
 def page() -> str:
     """The page, in Markdown."""
     types = _entries()
-    families: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    families: dict[str, list[CatalogEntry]] = defaultdict(list)
     for entry in types:
-        families[str(entry["labels"][f"{_PREFIX}category"])].append(entry)
+        families[entry.labels[f"{_PREFIX}category"]].append(entry)
     lines = [
         "# Instance types",
         "",
@@ -93,7 +94,7 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def _entries() -> list[Mapping[str, Any]]:
+def _entries() -> list[CatalogEntry]:
     catalog = catalog_cache.load_or_fetch(region="us-east-1", seed=0, now=_NOW)
     node_class = EC2NodeClass(spec=EC2NodeClassSpec(ami_family="AL2023"))
     built = build_instance_types(
@@ -102,24 +103,24 @@ def _entries() -> list[Mapping[str, Any]]:
     return sorted(entries(built), key=_order)
 
 
-def _order(entry: Mapping[str, Any]) -> tuple[str, int, int, str]:
-    of = entry["labels"]
-    return of[f"{_PREFIX}family"], int(of[f"{_PREFIX}cpu"]), int(of[f"{_PREFIX}memory"]), entry["name"]
+def _order(entry: CatalogEntry) -> tuple[str, int, int, str]:
+    of = entry.labels
+    return of[f"{_PREFIX}family"], int(of[f"{_PREFIX}cpu"]), int(of[f"{_PREFIX}memory"]), entry.name
 
 
-def _label_rows(types: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    common = [entry for entry in types if entry["name"] == _COMMON]
-    examples = {key: value for entry in (*types, *common) for key, value in entry["labels"].items() if value}
+def _label_rows(types: Sequence[CatalogEntry]) -> list[tuple[str, str, str]]:
+    common = [entry for entry in types if entry.name == _COMMON]
+    examples = {key: value for entry in (*types, *common) for key, value in entry.labels.items() if value}
     complete("label", set(examples) - set(MEANINGS), set())
     return [(f"`{key}`", meaning, f"`{examples[key]}`" if key in examples else "") for key, meaning in MEANINGS.items()]
 
 
-def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    of, allocatable = entry["labels"], entry["allocatable"]
+def _row(entry: CatalogEntry) -> tuple[str, ...]:
+    of, allocatable = entry.labels, entry.allocatable
     devices = ", ".join(f"{count} {name}" for name, count in sorted(allocatable.items()) if name not in _PLAIN)
     memory = f"{int(of[f'{_PREFIX}memory']) / 1024:.4g} GiB"
     return (
-        entry["name"],
+        entry.name,
         of[f"{_PREFIX}cpu"],
         memory,
         of[labels.ARCH],

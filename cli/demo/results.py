@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping  # noqa: TC003 (msgspec reads the annotations for the schema)
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from cli.demo import interruptions, unmet
+from cli.demo.interruptions import Interruptions  # noqa: TC001 (the same)
+from cli.demo.unmet import FalseCondition, PendingPods  # noqa: TC001 (the same)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from cli.demo.interruptions import Interruptions
-    from cli.demo.unmet import FalseCondition, PendingPods
     from local.world import World
     from local.world.timeline import TimelineEvent
 
@@ -67,7 +68,7 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
-    """The demo's result; the names are the JSON's. None means that nothing of the kind happened.
+    """The demo's result; the names are the JSON's. None (null) means that nothing of the kind happened.
 
     Planned, bought and realised price (docs/glossary.md), ``rounds`` (decisions that created NodeClaims for pending
     pods) and the percentiles are those of the first step.
@@ -95,10 +96,6 @@ class DemoResult:
     steps: tuple[StepResult, ...]
     interruptions: Interruptions | None = None
     conditions: tuple[FalseCondition, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The values of the JSON line."""
-        return asdict(self)
 
     @property
     def has_pending(self) -> bool:

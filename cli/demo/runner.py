@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
-from cli import terminal
+from cli import json_output, terminal
 from cli.demo import kept_world, real_cluster, results, screen, unmet
 from cli.demo.event_lines import EventLines
 from cli.demo.interruptions import drain_then_provision
@@ -232,7 +231,7 @@ class Demo:
 
     def _print_result(self, result: DemoResult) -> None:
         if self._request.only_json:
-            print(json.dumps(result.as_json()))  # noqa: T201 (the result, for programs; never wrapped or coloured)
+            print(json_output.text("demo", result))  # noqa: T201 (for programs; never wrapped or coloured)
             return
         self._console.print()
         self._console.print(results.table(result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -66,11 +65,12 @@ def explain(
         if resource is None or not name:
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim, nodegroup or buffer with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
             from cli.explain import (  # noqa: PLC0415 (the same)
                 capacity_buffers,
                 explanation,
+                json_explanation,
                 node_claims,
                 node_groups,
                 node_pools,
@@ -93,7 +93,7 @@ def explain(
                 case _:
                     result = node_claims.explain(observed, name)
             if as_json:
-                typer.echo(json.dumps(explanation.as_json(result)))
+                typer.echo(json_output.text("explain", json_explanation.output(result)))
             else:
                 explanation.show(
                     terminal.console(), result, now=observed.now, notes=(*observed.pauses, *observed.notes)

@@ -1,9 +1,9 @@
-"""An explanation: the reason in one sentence, then every check with its result; as text and as JSON."""
+"""An explanation: the reason in one sentence, then every check with its result."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
@@ -64,25 +64,6 @@ class Explanation:
         ]
         history = sorted([*logged, *events], key=lambda e: e.at.timestamp() if e.at else 0.0, reverse=True)
         return replace(self, history=tuple(history))
-
-
-def as_json(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON values."""
-    return {
-        "object": explanation.subject,
-        "state": explanation.state,
-        "reason": explanation.reason,
-        "criterion": explanation.criterion,
-        "nearest": list(explanation.nearest),
-        "checks": [
-            {"about": s.title, "checks": [{"what": c.name, "ok": c.ok, "detail": c.detail} for c in s.checks]}
-            for s in explanation.sections
-        ],
-        "said": [
-            {"at": e.at.isoformat() if e.at else None, "reason": e.reason, "message": e.message, "by": e.by}
-            for e in explanation.history
-        ],
-    }
 
 
 def show(console: Console, explanation: Explanation, *, now: datetime, notes: Iterable[str] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,9 +83,9 @@ def _take_over(
     reference: ClusterReference, chosen: tuple[str, str], *, limit: timedelta | None, force: bool, as_json: bool
 ) -> None:
     """Show the plan, and with a ``limit`` carry it out."""
-    from cli import terminal  # noqa: PLC0415 (slow to import)
+    from cli import json_output, terminal  # noqa: PLC0415 (slow to import)
     from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-    from cli.migrate import output, planning, takeover  # noqa: PLC0415 (the same)
+    from cli.migrate import json_migration, output, planning, takeover  # noqa: PLC0415 (the same)
 
     client = live_reader.connect(reference)
     with live_reader.read_only_aws(reference):
@@ -101,7 +100,8 @@ def _take_over(
             client, plan.deployment, plan.config_map, plan.data, limit=limit, progress=_progress(as_json=as_json)
         )
     if as_json:
-        typer.echo(json.dumps(output.as_json(plan, changed, applied=limit is not None and not prevented)))
+        migration = json_migration.output(plan, changed, applied=limit is not None and not prevented)
+        typer.echo(json_output.text("migrate cluster-autoscaler", migration))
     if prevented:
         raise CommandError(f"{'; '.join(plan.obstacles)} (or give --force)")
     if not as_json:
@@ -109,9 +109,10 @@ def _take_over(
 
 
 def _undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json: bool) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
+    from cli import json_output, terminal  # noqa: PLC0415 (slow to import)
     from cli.cluster import live_reader  # noqa: PLC0415 (the same)
     from cli.migrate import autoscaler_deployment, flags, output, takeover  # noqa: PLC0415 (the same)
+    from cli.migrate.json_migration import UndoneMigration  # noqa: PLC0415 (the same)
     from shared.node_groups import options, stored_options  # noqa: PLC0415 (the same)
 
     client = live_reader.connect(reference)
@@ -141,7 +142,8 @@ def _undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json
         progress=_progress(as_json=as_json),
     )
     if as_json:
-        typer.echo(json.dumps({"deployment": record.reference, "replicas": record.replicas, "changed": changed}))
+        undone = UndoneMigration(deployment=record.reference, replicas=record.replicas, changed=list(changed))
+        typer.echo(json_output.text("migrate cluster-autoscaler", undone))
     else:
         output.show_undone(terminal.console(), record)
 

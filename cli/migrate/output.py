@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.migrate import takeover
@@ -19,31 +19,6 @@ _OUTCOMES = ("kept", "different", "unknown", "no meaning")
 """In this order."""
 _STYLES = {"kept": terminal.GOOD, "different": terminal.WARNING, "unknown": terminal.WARNING}
 _UNDO = "tenon migrate cluster-autoscaler --undo"
-
-
-def as_json(plan: MigrationPlan, changed: Sequence[str], *, applied: bool) -> dict[str, Any]:
-    """The plan as JSON values, with what was changed."""
-    return {
-        "deployment": plan.deployment.reference,
-        "replicas": plan.deployment.spec.replicas,
-        "flags": [
-            {
-                "flag": result.flag.name,
-                "value": result.flag.value,
-                "outcome": result.outcome,
-                "note": result.note,
-                "option": result.option,
-            }
-            for result in plan.translation.results
-        ],
-        "groups": list(plan.choice.names),
-        "groupFlags": [{"flag": flag, "note": note} for flag, note in plan.choice.notes],
-        "options": plan.data,
-        "notes": list(plan.notes),
-        "obstacles": list(plan.obstacles),
-        "applied": applied,
-        "changed": list(changed),
-    }
 
 
 def show(console: Console, plan: MigrationPlan, *, cluster: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,16 +63,16 @@ def plan(
         errors_as_one_line("plan"),
         source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed,
     ):
-        from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
         from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
-        from cli.plan import output, what_if  # noqa: PLC0415 (the same)
+        from cli.plan import json_plan, output, what_if  # noqa: PLC0415 (the same)
 
         current = as_decided(observed)
         changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
         changed = what_if.apply(current, changes)
         computed = _compute(current, changed, tuple(without or ()), search)
         if as_json:
-            typer.echo(json.dumps(output.as_json(changed, computed)))
+            typer.echo(json_output.text("plan", json_plan.output(changed, computed)))
             return
         assumptions = [*(what_if_changes or ()), *(f"without {word}" for word in without or ())]
         output.show(terminal.console(), changed, computed, assumptions=", ".join(assumptions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.padding import Padding
 from rich.text import Text
@@ -247,74 +247,3 @@ def _total(console: Console, plan: Plan) -> None:
 def _more(console: Console, rows: int, *, shown: int = _MAX_ROWS) -> None:
     if rows > shown:
         console.print(Text(f"  and {rows - shown} more; --json lists all", style=terminal.QUIET))
-
-
-def as_json(observed: ObservedCluster, plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values; prices in USD per hour, times in UTC."""
-    after = plan.cost_after(offering_prices(plan.resolved_pools))
-    return {
-        "cluster": observed.name,
-        "at": observed.now.isoformat(),
-        "pauses": list(observed.pauses),
-        "notes": list(observed.notes),
-        "invalid": [{"object": str(i.ref), "problems": list(i.problems)} for i in plan.snapshot.invalid],
-        "costPerHour": {
-            "before": round(plan.cost_before, 6),
-            "after": round(after, 6),
-            "launches": round(plan.launch_cost, 6),
-            "savings": round(plan.disruption.savings, 6),
-            "unpricedNodes": plan.unpriced,
-        },
-        "lostNodes": list(plan.lost),
-        "launches": decision_output.as_json(plan.launches, {}),
-        "nodeGroups": _groups_as_json(observed),
-        "disruption": {
-            "actions": [_action_as_json(a) for a in plan.disruption.actions],
-            "kept": [
-                {"node": b.node, "nodeClaim": b.claim, "reason": b.reason, "message": b.message}
-                for b in plan.disruption.blocked
-            ],
-            "waiting": [
-                {"node": p.node, "reason": p.reason, "due": p.due.isoformat()} for p in plan.disruption.pending
-            ],
-            "searchEnded": plan.disruption.search_completed,
-        },
-    }
-
-
-def _groups_as_json(observed: ObservedCluster) -> dict[str, Any]:
-    groups = observed.node_groups
-    if groups is None:
-        return {"unneeded": [], "kept": []}
-    unneeded = []
-    for member in groups.scale_down.unneeded:
-        due = groups.removal_due(member.name, observed.now)
-        seconds = due.total_seconds() if due is not None else None
-        unneeded.append({"node": member.name, "nodeGroup": member.group.name, "removedInSeconds": seconds})
-    return {
-        "unneeded": unneeded,
-        "kept": [
-            {"node": node, "nodeGroup": groups.group_by_node[node], "reason": reason}
-            for node, reason in sorted(groups.scale_down.reasons.items())
-        ],
-    }
-
-
-def _action_as_json(action: Command) -> dict[str, Any]:
-    return {
-        "reason": action.reason,
-        "message": action.message,
-        "nodes": list(action.nodes),
-        "podsToMove": sorted(key for r in action.removals for key in r.pods),
-        "savings": round(action.savings, 6),
-        "replacements": [
-            {
-                "nodePool": c.node_pool,
-                "instanceType": c.cheapest.instance_type,
-                "zone": c.cheapest.zone,
-                "capacityType": c.cheapest.capacity_type,
-                "price": c.cheapest.price,
-            }
-            for c in action.replacements
-        ],
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,7 +52,9 @@ def preflight(
             in_subnets = [part.strip() for part in subnets.split(",") if part.strip()]
             findings = list(_findings(reference, in_subnets, relay=relay))
         if as_json:
-            typer.echo(json.dumps([asdict(finding) for finding in findings]))
+            from cli import json_output  # noqa: PLC0415 (slow to import)
+
+            typer.echo(json_output.text("preflight", findings))
         else:
             _show(name, findings)
     raise typer.Exit(0 if all(finding.status == "passed" for finding in findings) else FAILED)

@@ -45,10 +45,11 @@ def report(
       tenon shadow report --days 14 --html shadow.html
     """
     with errors_as_one_line("shadow report"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
         from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
-        from cli.shadow import comparison, output, page  # noqa: PLC0415 (slow to import)
         from cli.shadow import days as shadow_days  # noqa: PLC0415 (the same)
+        from cli.shadow import json_report, output, page  # noqa: PLC0415 (slow to import)
         from cli.terminal import console  # noqa: PLC0415 (the same)
         from shared import runtime  # noqa: PLC0415 (the same)
 
@@ -62,7 +63,7 @@ def report(
         if html is not None:
             page.save(read, html)
         if as_json:
-            typer.echo(comparison.as_json(read).decode())
+            typer.echo(json_output.text("shadow report", json_report.output(read)))
         else:
             output.show(console(), read)
 

@@ -14,7 +14,6 @@ from shared.shadow.ledger import FLEETS, UNPRICED, Fleet, Offering, exact_dollar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cli.shadow.days import ShadowDays
     from shared.shadow.ledger import Day
 
 _HOUR = 3600
@@ -91,54 +90,6 @@ def compare(days: Sequence[Day]) -> Comparison:
         removed=dict(sorted(removed.items())),
         **{field: total(field) for field in sums},
     )
-
-
-def as_json(shadow: ShadowDays) -> bytes:
-    """The whole comparison as JSON: in total and by day, with launches, removals and pods without a place."""
-    return msgspec.json.encode(
-        {
-            "cluster": shadow.cluster,
-            "since": shadow.record.since,
-            "at": shadow.record.at,
-            "notes": shadow.record.notes,
-            "total": _plain(compare(shadow.days)),
-            "days": [
-                {
-                    "date": day.date,
-                    **_plain(compare([day])),
-                    "unplaced": [{"pod": p.pod, "reason": p.reason, "seconds": p.seconds} for p in day.unplaced],
-                    "events": [
-                        {
-                            "at": event.at,
-                            "action": event.action,
-                            "node": event.node,
-                            "node_pool": event.pool,
-                            **msgspec.structs.asdict(event.offering),
-                            "price": event.price,
-                            "pods": event.pods,
-                            "reason": event.reason,
-                        }
-                        for event in day.events
-                    ],
-                }
-                for day in shadow.days
-            ],
-        }
-    )
-
-
-def _plain(comparison: Comparison) -> dict[str, object]:
-    """The fields; an offering's beside its cost."""
-    offerings = [
-        {
-            **msgspec.structs.asdict(o.offering),
-            "fleet": o.fleet,
-            "instance_hours": o.instance_hours,
-            "dollars": o.dollars,
-        }
-        for o in comparison.offerings
-    ]
-    return {**msgspec.structs.asdict(comparison), "offerings": offerings}
 
 
 def _dollars(days: Iterable[Day], fleet: Fleet) -> Fraction:

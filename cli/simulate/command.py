@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003 (typer reads the annotation when it runs)
 from typing import Annotated
 
 import typer
 
+from cli import json_output
 from cli.errors import UsageError, errors_as_one_line
-from cli.simulate import decision_output, input_files
+from cli.simulate import decision_output, input_files, json_decision
 from shared.api.quantity import QuantityError
 from shared.scheduling.scheduler import schedule
 
@@ -39,6 +39,6 @@ def _simulate(files: list[Path], *, as_json: bool) -> None:
         typer.echo(f"note: {note}", err=True)
     decision = schedule(simulation.problem)
     if as_json:
-        typer.echo(json.dumps(decision_output.as_json(decision, simulation.refused), separators=(",", ":")))
+        typer.echo(json_output.text("simulate", json_decision.output(decision, simulation.refused)))
     else:
         decision_output.show(decision, simulation.refused)

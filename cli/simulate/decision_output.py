@@ -1,58 +1,15 @@
-"""A scheduling decision as JSON values and as a table."""
+"""A scheduling decision as a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from shared.api.nodepool import node_group_of
-from shared.api.quantity import format_quantity, format_resources
+from shared.api.quantity import format_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
-
-
-def as_json(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> dict[str, Any]:
-    """The decision as JSON values, quantities as strings; ``refused`` are pods that can't be read."""
-    errors = {**{k: r.message for k, r in decision.pod_errors.items()}, **{k: r.message for k, r in refused.items()}}
-    return {
-        "nodeClaims": [_claim(c) for c in decision.new_node_claims],
-        "existingNodes": {name: list(pods) for name, pods in sorted(decision.existing_nodes.items())},
-        "errors": dict(sorted(errors.items())),
-        "stats": dict(decision.stats),
-    }
-
-
-def _owner(pool_name: str) -> dict[str, str]:
-    group = node_group_of(pool_name)
-    return {"nodeGroup": group} if group else {"nodePool": pool_name}
-
-
-def _claim(claim: PlannedNodeClaim) -> dict[str, Any]:
-    return {
-        **_owner(claim.node_pool),
-        "pods": list(claim.pods),
-        "instanceTypes": list(claim.instance_types),
-        "requirements": [
-            {
-                "key": r.key,
-                "operator": r.operator,
-                "values": list(r.values),
-                **({"minValues": r.min_values} if r.min_values is not None else {}),
-            }
-            for r in claim.requirements
-        ],
-        "requests": format_resources(claim.requests),
-        "labels": dict(sorted(claim.labels.items())),
-        "taints": [{"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})} for t in claim.taints],
-        "cheapest": {
-            "instanceType": claim.cheapest.instance_type,
-            "zone": claim.cheapest.zone,
-            "capacityType": claim.cheapest.capacity_type,
-            "price": claim.cheapest.price,
-        },
-    }
 
 
 def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import typer
@@ -51,7 +50,9 @@ def status(
             snapshot, notes = _read_snapshot(reference, now)
             deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)
         if as_json:
-            typer.echo(json.dumps(_as_json(deployed), default=str))
+            from cli import json_output  # noqa: PLC0415 (slow to import)
+
+            typer.echo(json_output.text("status", deployment.output(deployed)))
         else:
             _show(deployed, name=reference.cluster, now=now)
         healthy = deployed.healthy and not notes
@@ -73,13 +74,6 @@ def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot
         return replace(SnapshotReader(client).read(now), pause=pause), notes
     except (ApiError, KubeconfigError) as error:
         return None, [f"the cluster can't be read: {error}"]
-
-
-def _as_json(deployed: DeploymentStatus) -> dict[str, object]:
-    """The status as JSON values, except for times."""
-    from dataclasses import asdict  # noqa: PLC0415 (beside its use)
-
-    return {**asdict(deployed), "well": deployed.healthy}
 
 
 def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:

@@ -6,7 +6,7 @@ operators often have only some of the permissions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,6 +105,19 @@ class DeploymentStatus:
             or any(q.dead or q.trouble for q in self.queues)
             or any(f.trouble for f in self.functions)
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusOutput(DeploymentStatus):
+    """The status of Tenon itself. ``well``: nothing needs attention; ``notes`` say what could not be read."""
+
+    well: bool
+
+
+def output(deployed: DeploymentStatus) -> StatusOutput:
+    """The status as ``tenon status --json`` prints it."""
+    parts = {part.name: getattr(deployed, part.name) for part in fields(deployed)}
+    return StatusOutput(**parts, well=deployed.healthy)
 
 
 T = TypeVar("T", Function, Queue)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from shared.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
 
 RULES = ("SpotInterruption", "Rebalance", "StateChange", "ReservationInterruption", "Health")
 """The rules of infra/event_rules.py that deliver AWS's events about instances, by their construct ids."""

@@ -14,6 +14,7 @@ import yaml
 from cli.demo.request import Scale, load_manifest
 from cli.errors import UsageError
 from local.world import sample_objects
+from tests.e2e.cli.output_schema import assert_follows_schema
 from tests.e2e.hostile_bounds import shutdown_delay
 
 TENON = [sys.executable, "-c", "from cli.main import run; run()", "demo"]
@@ -21,7 +22,9 @@ CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
+    assert_follows_schema(["demo", *arguments], done.stdout)
+    return done
 
 
 def test_json_prints_only_the_result() -> None:

@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.simulate import decision_output, input_files
+from cli import json_output
+from cli.simulate import input_files, json_decision
 from shared.scheduling.scheduler import schedule
 
 Raw = dict[str, Any]
@@ -22,6 +23,7 @@ def simulation_input(raw: Raw) -> input_files.SimulationInput:
 
 def decide(simulation: input_files.SimulationInput) -> Raw:
     """The decision, without its stats."""
-    decision: Raw = json.loads(json.dumps(decision_output.as_json(schedule(simulation.problem), simulation.refused)))
+    output = json_decision.output(schedule(simulation.problem), simulation.refused)
+    decision: Raw = json.loads(json_output.text("simulate", output))
     decision.pop("stats")
     return decision

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from local.world import World
 from shared import runtime
+from tests.e2e.cli.output_schema import assert_follows_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +38,11 @@ class CommandResult:
 
 
 def call(*arguments: str, env: dict[str, str] | None = None) -> CommandResult:
-    """Call `tenon` as a user does; exceptions are raised."""
+    """Call `tenon` as a user does; exceptions are raised. What --json prints must follow the command's schema."""
     done = CliRunner().invoke(app, list(arguments), env=env)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
+    assert_follows_schema(arguments, done.stdout)
     return CommandResult(done.exit_code, done.stdout, done.stderr)
 
 

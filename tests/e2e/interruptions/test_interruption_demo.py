@@ -10,6 +10,7 @@ from rich.console import Console
 from cli.demo.interruptions import Interrupt
 from cli.demo.request import DemoRequest
 from cli.demo.runner import Demo
+from tests.e2e.cli.output_schema import assert_follows_schema
 
 
 @pytest.mark.kind  # it compares seconds
@@ -28,7 +29,9 @@ def test_the_demo_compares_replacing_at_once_with_draining_first(capsys: pytest.
     assert result.seconds_pod_away is not None
     assert result.seconds_pod_away_drain_then_provision is not None
     assert result.seconds_pod_away < result.seconds_pod_away_drain_then_provision / 2
-    assert '"seconds_drain_then_provision"' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert '"seconds_drain_then_provision"' in printed
+    assert_follows_schema(["demo", "--json"], printed)
 
 
 @pytest.mark.parametrize("text", ["", "spot", "spot=", "spot=0", "spot=some", "on-demand=all"])

@@ -1,0 +1,1 @@
+"""``tenon schema``: JSON schemas of what commands print with ``--json``."""

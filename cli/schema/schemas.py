@@ -1,0 +1,102 @@
+"""The JSON schema of each command's ``--json``, generated from the types that it prints.
+
+msgspec makes the schema. It is made for readers, so it says more than a decoder needs: a field that is always printed
+is required, whether or not the type has a default for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import typing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cli.json_output import VERSION_FIELD, VERSIONS, WITHOUT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_TYPES: dict[str, tuple[str, ...]] = {
+    "catalog": ("cli.catalog_entries:CatalogEntry",),
+    "demo": ("cli.demo.results:DemoResult",),
+    "explain": ("cli.explain.json_explanation:ExplanationOutput",),
+    "migrate cluster-autoscaler": (
+        "cli.migrate.json_migration:Migration",
+        "cli.migrate.json_migration:UndoneMigration",
+    ),
+    "node-groups": ("cli.node_group_entries:NodeGroupEntry",),
+    "nodes": ("cli.nodes.json_nodes:Nodes",),
+    "pause": ("cli.pause_outcome:PauseOutcome",),
+    "plan": ("cli.plan.json_plan:PlanOutput",),
+    "preflight": ("cli.preflight.finding:Finding",),
+    "resume": ("cli.pause_outcome:ResumeOutcome",),
+    "shadow report": ("cli.shadow.json_report:ShadowReport",),
+    "simulate": ("cli.simulate.json_decision:SchedulingDecision",),
+    "status": ("cli.status.deployment:StatusOutput",),
+}
+"""By command, the types of its output; several where options choose. They are imported when they are needed."""
+LISTS = frozenset({"catalog", "node-groups", "preflight"})
+"""Commands that print a list of these values, which has no place for a version."""
+
+
+def schema(command: str) -> dict[str, Any]:
+    """The JSON schema of what a command prints with ``--json``. ``$id`` has its version."""
+    roots = [_load(path) for path in _TYPES[command]]
+    references, definitions = msgspec.json.schema_components(roots, ref_template="#/$defs/{name}")
+    for class_ in set(_classes(roots)):
+        definition = definitions[class_.__name__]
+        _complete(definition, class_)
+        definition["description"] = inspect.cleandoc(definition["description"])
+    version = VERSIONS[command]
+    document: dict[str, Any] = {
+        "$schema": _DIALECT,
+        "$id": f"https://tenon.sh/schemas/{command.replace(' ', '-')}/v{version}.json",
+        "title": f"tenon {command} --json",
+    }
+    if command in LISTS:
+        (reference,) = references
+        return {**document, "type": "array", "items": reference, "$defs": definitions}
+    for root in roots if command not in WITHOUT_VERSION else ():
+        definition = definitions[root.__name__]
+        field = {"const": version, "description": "The version of this schema."}
+        definition["properties"] = {VERSION_FIELD: field, **definition["properties"]}
+        definition["required"] = [VERSION_FIELD, *definition["required"]]
+    shape = references[0] if len(references) == 1 else {"anyOf": list(references)}
+    return {**document, **shape, "$defs": definitions}
+
+
+def _load(path: str) -> Any:  # noqa: ANN401 (a class)
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _complete(definition: dict[str, Any], class_: Any) -> None:  # noqa: ANN401 (a Struct or a data class)
+    """Mark the fields that are always printed as required."""
+    optional = {name for name, hint in _fields(class_) if msgspec.UnsetType in typing.get_args(hint)}
+    definition["required"] = [name for name in definition["properties"] if name not in optional]
+    for field in definition["properties"].values():
+        field.pop("default", None)
+
+
+def _fields(class_: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (the same)
+    """The fields with their types, named as in JSON."""
+    hints = typing.get_type_hints(class_)
+    if dataclasses.is_dataclass(class_):
+        yield from ((field.name, hints[field.name]) for field in dataclasses.fields(class_))
+        return
+    for field in msgspec.structs.fields(class_):
+        yield field.encode_name, hints[field.name]
+
+
+def _classes(types: typing.Iterable[Any]) -> Iterator[Any]:
+    """All Structs and data classes among these types and in their fields."""
+    for type_ in types:
+        if dataclasses.is_dataclass(type_) or (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+            yield type_
+            yield from _classes(hint for _, hint in _fields(type_))
+        else:
+            yield from _classes(typing.get_args(type_))
