@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 
-from cli import json_output, terminal
+from cli import json_output, program, terminal
 from cli.demo import kept_world, real_cluster, results, screen, unmet
 from cli.demo.event_lines import EventLines
 from cli.demo.interruptions import drain_then_provision
@@ -285,11 +285,11 @@ def run(request: DemoRequest) -> int:
         result = Demo(request, console).run()
     except CommandError as error:
         message = " ".join(str(error).split())
-        errors.print(f"tenon demo: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
+        errors.print(f"{program.name()} demo: {message}", style="red", highlight=False, markup=False, soft_wrap=True)
         return error.code
     except StuckError as error:
         errors.print(
-            f"tenon demo: the cluster did not become idle: {error}",
+            f"{program.name()} demo: the cluster did not become idle: {error}",
             style="red",
             highlight=False,
             markup=False,
