@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,7 +84,7 @@ def names(screen: list[str]) -> list[str]:
 
 
 def test_keys_scroll_and_filter_a_thousand_nodes(environ: dict[str, str]) -> None:
-    with PseudoTerminal("nodes", "-L", "team", environ=environ) as shown:
+    with PseudoTerminal("nodes", "-l", "team", "-L", "team", environ=environ) as shown:
 
         def first_is(number: int) -> list[str]:
             return shown.until(lambda s: names(s)[:1] == [f"node-{number:04}"], seconds=SOON)
@@ -91,7 +92,8 @@ def test_keys_scroll_and_filter_a_thousand_nodes(environ: dict[str, str]) -> Non
         screen = shown.until(names)
         assert len(screen) == 24
         assert max(len(line) for line in screen) <= 80
-        assert "1,000 nodes" in screen[0]
+        # in a hostile world the cluster has nodes of other provisioners, too
+        (total,) = re.findall(r"· (1,00\d nodes) ·", screen[0])
         page = len(names(screen))
         assert page >= 15
         assert names(screen) == [f"node-{n:04}" for n in range(page)]
@@ -103,7 +105,7 @@ def test_keys_scroll_and_filter_a_thousand_nodes(environ: dict[str, str]) -> Non
         assert f"  3–{page + 2} of 1,000" in first_is(2)[-1]
         shown.type(UP + "k" + PAGE_DOWN)
         screen = first_is(page)
-        assert "1,000 nodes" in screen[0]
+        assert total in screen[0]
         assert any(line.startswith("cpu") for line in screen)
         shown.type(END)
         screen = first_is(COUNT - page)
@@ -119,7 +121,7 @@ def test_keys_scroll_and_filter_a_thousand_nodes(environ: dict[str, str]) -> Non
         assert all("99" in name for name in names(screen))
         shown.type("8\x7f\r")
         screen = shown.until(lambda s: "· /99, Esc clears ·" in s[-1], seconds=SOON)
-        assert "of 1,000 nodes shown" in "\n".join(screen)
+        assert f"of {total} shown" in "\n".join(screen)
         shown.type(ESCAPE)
         first_is(0)
 
