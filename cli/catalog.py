@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.errors import UsageError
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,16 +25,17 @@ _VERSION = re.compile(r"1\.\d+")
 
 def catalog(
     types: Annotated[
-        list[str] | None, typer.Argument(metavar="[TYPE]...", help="Instance types, such as c7i.2xlarge; default: all.")
+        list[str] | None, typer.Argument(metavar="TYPE", help="Instance types, such as c7i.2xlarge; default: all.")
     ] = None,
     kubernetes: Annotated[
         str, typer.Option(metavar="1.N", help="The Kubernetes version; it determines the AMI family.")
     ] = "1.34",
     max_pods: Annotated[
-        int | None, typer.Option(min=1, help="The kubelet's maxPods; default: by network interfaces.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="The kubelet's maxPods; default: by network interfaces.")
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="The AWS Region; default: us-east-1, or your profile's with --aws.")
+        str | None,
+        typer.Option(metavar="REGION", help="The AWS Region; default: us-east-1, or your profile's with --aws."),
     ] = None,
     *,
     aws: Annotated[bool, typer.Option("--aws", help="Read from your AWS account instead of the local world.")] = False,
@@ -46,17 +48,14 @@ def catalog(
     For example:
 
       tenon catalog c7i.2xlarge
-
       tenon catalog --kubernetes 1.33 --max-pods 110 --json
-
       tenon catalog m5.large --aws --region eu-central-1
     """
-    from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
-
     if not _VERSION.fullmatch(kubernetes):
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
     try:
-        region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
+        with progress("Reading instance types"):
+            region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
     except UsageError as error:
         raise typer.BadParameter(str(error), param_hint="--region") from error
     unknown = sorted(set(types or ()) - {s.name for s in region_catalog.hardware})
@@ -65,7 +64,12 @@ def catalog(
         _print_error(f"tenon catalog: {region_catalog.region} has no instance type {names}; without TYPE all are shown")
         raise typer.Exit(USAGE)
     _print_error(f"{len(region_catalog.hardware)} instance types of {source}.")
-    catalog_entries = entries(t for t in _types(region_catalog, kubernetes, max_pods) if not types or t.name in types)
+    with progress("Computing what is allocatable"):
+        from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
+
+        catalog_entries = entries(
+            t for t in _types(region_catalog, kubernetes, max_pods) if not types or t.name in types
+        )
     if as_json:
         typer.echo(json.dumps(catalog_entries))
     elif len(catalog_entries) <= _MAX_DETAILED:
@@ -104,9 +108,12 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
     import boto3  # noqa: PLC0415 (slow to import)
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
+    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from shared import aws  # noqa: PLC0415 (the same)
     from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
+    if region is not None:
+        regions.existing(region)
     try:
         boto3.setup_default_session(region_name=region)
         account = boto3.client("sts").get_caller_identity()["Account"]

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cli.catalog import catalog
+from cli.command_help import Command, Group
 from cli.demo.command import demo
 from cli.errors import FAILED
 from cli.explain.command import explain
@@ -28,6 +29,7 @@ from cli.status.command import status
 
 app = typer.Typer(
     name="tenon",
+    cls=Group,
     help="Just-in-time nodes for Amazon EKS, with no controller in the cluster.",
     epilog="Exit codes: 0 success; 1 failure; 2 usage error; 130 interrupted. "
     "Colours are only used on a terminal, and never with NO_COLOR. docs/cli.md describes each command.",
@@ -56,7 +58,7 @@ def _options(
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, catalog, demo,
 ):  # fmt: skip
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(migrate)
 app.add_typer(shadow)
 

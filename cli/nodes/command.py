@@ -9,6 +9,7 @@ import typer
 
 from cli.cluster import source
 from cli.errors import UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,14 +26,18 @@ def _complete_sort(incomplete: str) -> list[str]:
 
 def nodes(
     file: source.File = None,
-    selector: Annotated[str, typer.Option("--selector", "-l", help="Label selector, as in kubectl.")] = "",
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector, as in kubectl.")
+    ] = "",
     sort: Annotated[
         str,
         typer.Option(
-            help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.", autocompletion=_complete_sort
+            metavar="COLUMN",
+            help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.",
+            autocompletion=_complete_sort,
         ),
     ] = "name",
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between updates.")] = 2.0,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.5, help="Time between updates.")] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
@@ -43,26 +48,25 @@ def nodes(
 ) -> None:
     """Show the nodes with requested resources, price and state, updated until Ctrl-C.
 
-    NodeClaims without a node are shown too, and nodes that node groups were asked for.
+    NodeClaims without a node are shown too, and nodes that node groups are about to add.
 
     With --file, or if the output is not a terminal, the table is printed once.
 
     For example:
 
       tenon nodes
-
       tenon nodes --sort -cpu -l karpenter.sh/nodepool=default
-
       tenon nodes --once --json
     """
     with errors_as_one_line("nodes"):
         select = _selection(selector, sort)
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import terminal  # noqa: PLC0415 (slow to import)
-            from cli.nodes import table, watch  # noqa: PLC0415 (the same)
+            with progress("Computing what is requested of the nodes"):
+                from cli import terminal  # noqa: PLC0415 (slow to import)
+                from cli.nodes import table, watch  # noqa: PLC0415 (the same)
 
-            console = terminal.console()
-            rows = watch.read_rows(observed)
+                console = terminal.console()
+                rows = watch.read_rows(observed)
             if as_json:
                 typer.echo(json.dumps(_as_json(observed, rows, select(rows))))
             elif once or observed.refresh is None or not console.is_terminal:

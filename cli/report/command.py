@@ -9,14 +9,20 @@ import typer
 
 from cli.cluster import source
 from cli.errors import UsageError, errors_as_one_line
+from cli.progress import progress
 
 
 def report(
     recording: Annotated[
-        Path | None, typer.Argument(help="A file of `tenon demo --record`; default: the live cluster.")
+        Path | None,
+        typer.Argument(metavar="RECORDING", help="A file of `tenon demo --record`; default: the live cluster."),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")] = Path("report.html"),
-    days: Annotated[float, typer.Option(min=0.01, max=90, help="Days of the decision log to show.")] = 7.0,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    days: Annotated[
+        float, typer.Option(metavar="NUMBER", min=0.01, max=90, help="Days of the decision log to show.")
+    ] = 7.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
@@ -28,7 +34,6 @@ def report(
     For example:
 
       tenon demo --record run.json && tenon report run.json -o run.html
-
       tenon report --days 2 -o cluster.html
     """
     with errors_as_one_line("report"):
@@ -52,12 +57,13 @@ def save(recording: object, output: Path) -> Path:
     Raises:
         UsageError: the file can't be written.
     """
-    from cli.report.page import page  # noqa: PLC0415 (slow to import)
-    from cli.report.recording import Recording  # noqa: PLC0415 (the same)
+    with progress("Writing the page"):
+        from cli.report.page import page  # noqa: PLC0415 (slow to import)
+        from cli.report.recording import Recording  # noqa: PLC0415 (the same)
 
-    assert isinstance(recording, Recording)
-    try:
-        output.write_text(page(recording), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror or error}") from error
+        assert isinstance(recording, Recording)
+        try:
+            output.write_text(page(recording), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{output}: {error.strerror or error}") from error
     return output
