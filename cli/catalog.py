@@ -63,7 +63,9 @@ def catalog(
         names = ", ".join(f'"{name}"' for name in unknown)
         _print_error(f"tenon catalog: {region_catalog.region} has no instance type {names}; without TYPE all are shown")
         raise typer.Exit(USAGE)
-    _print_error(f"{len(region_catalog.hardware)} instance types of {source}.")
+    from shared.plurals import plural  # noqa: PLC0415 (slow to import)
+
+    _print_error(f"{plural(len(region_catalog.hardware), 'instance type')} of {source}.")
     with progress("Computing what is allocatable"):
         from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
 

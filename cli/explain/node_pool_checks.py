@@ -30,6 +30,7 @@ from cli.explain.pod_constraints import (
     unconstrained,
     with_requests,
 )
+from shared.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -231,8 +232,8 @@ class SchedulingTrial:
         count = sum(len(t.offerings) for t in types)
         unavailable = sum(not o.available for t in types for o in t.offerings)
         return (
-            f"EC2 has no capacity for any suitable offering ({unavailable} of {count} offerings are unavailable); "
-            "each is tried again after 3 minutes"
+            f"EC2 has no capacity for any suitable offering ({unavailable} of {plural(count, 'offering')} "
+            "unavailable); each is tried again after 3 minutes"
         )
 
     def largest_amount(self, resource: str) -> int:

@@ -38,6 +38,7 @@ def report(
     """
     with errors_as_one_line("report"):
         from cli.report import recording as recordings  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from shared.plurals import plural  # noqa: PLC0415 (the same)
 
         if recording is not None:
             recorded = recordings.read(recording)
@@ -48,7 +49,8 @@ def report(
 
             with source.open_cluster(None, context=context, cluster=cluster, region=region, aws=False) as observed:
                 recorded = cluster_recording.recording(observed, period=timedelta(days=days))
-        typer.echo(f"{save(recorded, output)}: {len(recorded.spans)} nodes, {len(recorded.decisions)} decisions")
+        counts = f"{plural(len(recorded.spans), 'node')}, {plural(len(recorded.decisions), 'decision')}"
+        typer.echo(f"{save(recorded, output)}: {counts}")
 
 
 def save(recording: object, output: Path) -> Path:

@@ -126,7 +126,7 @@ def _launch_bars(launches: RecordedLaunches, widest: float, recording: Recording
         f"<i>{name} {html.escape(terminal.usd(price))}/h{_excess(price - before, launches.planned, name)}</i></div>"
         for name, price, before in bars
     )
-    title = f"{_count(launches.nodes, 'node')} for {_count(launches.pods, 'pod')}"
+    title = f"{terminal.plural(launches.nodes, 'node')} for {terminal.plural(launches.pods, 'pod')}"
     return f"<div><p><b>{_time(launches.at, recording)}</b> {title}</p>{lanes}</div>"
 
 
@@ -138,10 +138,6 @@ def _excess(price: float, planned: float, name: str) -> str:
     """How much more or less than planned it is; for the realised price, without the nodes that existed before."""
     excess = round(price / planned - 1, 3) if planned else 0.0
     return f" ({excess:+.1%})" if excess and name != "planned" else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _decisions(recording: Recording) -> str:

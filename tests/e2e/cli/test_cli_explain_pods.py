@@ -203,7 +203,7 @@ def test_of_nodepools_that_fail_as_many_checks_the_nearest_is_named(
 ) -> None:
     amounts, pools, reason = NEAREST[case]
     file = tmp_path / "cluster.json"
-    types = [*TYPES, machine("g5.large", 2, **{"nvidia.com/gpu": "1"})]
+    types = [*TYPES, machine("g5.large", 2, available=True, **{"nvidia.com/gpu": "1"})]
     file.write_text(json.dumps({"objects": [pod(requests=amounts), *pools], "instanceTypes": types}))
     result = tenon("explain", "pod", "shop/web", "-f", str(file))
     assert result.lines[1].startswith(f"  {reason}"), result.out
