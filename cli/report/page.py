@@ -1,7 +1,6 @@
 """A recording as one HTML page that contains all its styles, scripts and data and makes no network requests.
 
-The charts are uPlot's (51 KB, included with its license): it is much smaller than other chart libraries, and steps over
-time are all that is needed.
+The charts are uPlot's (charts.py), whose license is in the page too.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import terminal
+from cli.report import charts
 from cli.report.recording import total_cost
 
 if TYPE_CHECKING:
@@ -30,7 +30,11 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(recording: Recording) -> str:
-    """The page's HTML."""
+    """The page's HTML.
+
+    Raises:
+        CommandError: the charts' library isn't installed.
+    """
     parts = {
         "title": html.escape(recording.title),
         "span": html.escape(_span(recording)),
@@ -41,8 +45,8 @@ def page(recording: Recording) -> str:
         "launches": _launches(recording),
         "decisions": _decisions(recording),
         "data": _data(recording),
-        "styles": _asset("uplot.css") + _asset("page.css"),
-        "scripts": _asset("uplot.js") + "\n" + _asset("page.js"),
+        "styles": charts.read(charts.STYLES) + _asset("page.css"),
+        "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('page.js')}",
     }
     # in one pass, so that a placeholder in user data is never filled in
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))

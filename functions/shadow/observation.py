@@ -117,8 +117,9 @@ def _notes(
     if not scaling:
         yield "No node is scaled by Karpenter, EKS Auto Mode or Cluster Autoscaler: there is nothing to compare with."
     if derived.pools:
+        are = "is" if len(derived.pools) == 1 else "are"
         yield (
-            f"{plural(len(derived.pools), 'NodePool')} derived from the nodes of {' and '.join(scaling)}; "
+            f"{plural(len(derived.pools), 'NodePool')} {are} derived from the nodes of {' and '.join(scaling)}; "
             "name your own by -c shadowPools=FILE."
         )
     for pool, why in sorted(resolved.not_ready.items()):
