@@ -79,6 +79,14 @@ synth: $(READY) ## the CloudFormation template in cdk.out/, checked by cfn-lint
 	@$(BIN)/python -m infra.app $(ARGS)
 	@$(BIN)/cfn-lint --ignore-checks W3005 -- cdk.out/*.template.json
 
+.PHONY: wheel
+wheel: $(READY) ## the wheel in dist/, with the demo's stack and uPlot in it
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
+.PHONY: test-wheel
+test-wheel: $(READY) ## the wheel's commands, installed without a checkout
+	@$(BIN)/python -m pytest -m long tests/wheel $(ARGS)
+
 .PHONY: bench
 bench: $(READY) ## the figures of README and docs
 	@$(BIN)/python -m bench $(ARGS)
