@@ -62,8 +62,8 @@ class Installed:
         self.home = home
         self.environ = {"PATH": str(commands), "HOME": str(home), "LANG": "C.UTF-8", "COLUMNS": "120"}
 
-    def run(self, *arguments: str, **environ: str) -> str:
-        """The standard output of a command that succeeds."""
+    def run(self, *arguments: str, code: int = 0, **environ: str) -> str:
+        """The standard output of a command that ends with the exit code."""
         done = subprocess.run(
             [self.tenon, *arguments],
             cwd=self.home,
@@ -72,7 +72,7 @@ class Installed:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
 
@@ -145,8 +145,14 @@ def test_plan_and_explain_of_a_demo_that_stays_up(installed: Installed, kubeconf
     assert installed.home in kubeconfig.parents
     environ = {"KUBECONFIG": str(kubeconfig)}
     assert "demo in us-east-1 · 1 node · 2 pods" in installed.run("plan", **environ)
-    assert "NodePool default" in installed.run("explain", "nodepool", "default", **environ)
+    assert "default can launch nodes" in installed.run("explain", "nodepool", "default", **environ)
     assert "default" in installed.run("nodes", "--once", **environ)
+
+
+def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:
+    findings = json.loads(installed.run("preflight", "demo", "--json", code=1, KUBECONFIG=str(kubeconfig)))
+    (template,) = [finding for finding in findings if finding["status"] == "unknown"]
+    assert "pipx install 'tenon[infra]'" in template["action"]
 
 
 def test_manifests_and_help(installed: Installed) -> None:
