@@ -9,6 +9,7 @@ import typer
 
 from cli import program
 from cli.errors import CommandError, UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,38 +33,50 @@ def _complete_sort(incomplete: str) -> list[str]:
 
 def catalog(
     types: Annotated[
-        list[str] | None, typer.Argument(metavar="[TYPE]...", help="Instance types, such as c7i.2xlarge; default: all.")
+        list[str] | None, typer.Argument(metavar="TYPE", help="Instance types, such as c7i.2xlarge; default: all.")
     ] = None,
     kubernetes: Annotated[
         str, typer.Option(metavar="1.N", help="The Kubernetes version; it determines the AMI family.")
     ] = "1.34",
     max_pods: Annotated[
-        int | None, typer.Option(min=1, help="The kubelet's maxPods; default: by network interfaces.")
+        int | None, typer.Option(metavar="NUMBER", min=1, help="The kubelet's maxPods; default: by network interfaces.")
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="The AWS Region; default: us-east-1, or your profile's with --aws.")
+        str | None,
+        typer.Option(metavar="REGION", help="The AWS Region; default: us-east-1, or your profile's with --aws."),
     ] = None,
     *,
-    family: Annotated[Values, typer.Option(help="Only these families, such as m7i,c7g.")] = None,
-    arch: Annotated[Values, typer.Option(help="Only this architecture: amd64 or arm64.")] = None,
-    zone: Annotated[Values, typer.Option(help="Only what is offered in these zones, such as us-east-1a.")] = None,
+    family: Annotated[Values, typer.Option(metavar="FAMILIES", help="Only these families, such as m7i,c7g.")] = None,
+    arch: Annotated[
+        Values, typer.Option(metavar="ARCHITECTURE", help="Only this architecture: amd64 or arm64.")
+    ] = None,
+    zone: Annotated[
+        Values, typer.Option(metavar="ZONES", help="Only what is offered in these zones, such as us-east-1a.")
+    ] = None,
     capacity_type: Annotated[
-        Values, typer.Option(help="Only what is offered as on-demand, spot or reserved capacity.")
+        Values, typer.Option(metavar="TYPE", help="Only what is offered as on-demand, spot or reserved capacity.")
     ] = None,
     max_price: Annotated[
         float | None, typer.Option(metavar="USD", help="Only what is offered for at most so many USD per hour.")
     ] = None,
-    min_cpu: Annotated[int | None, typer.Option(min=0, help="Only types with at least so many vCPUs.")] = None,
-    max_cpu: Annotated[int | None, typer.Option(min=0, help="Only types with at most so many vCPUs.")] = None,
+    min_cpu: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at least so many vCPUs.")
+    ] = None,
+    max_cpu: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at most so many vCPUs.")
+    ] = None,
     min_memory: Annotated[
         str, typer.Option(metavar="QUANTITY", help="Only types with at least so much memory, such as 16Gi.")
     ] = "",
     gpu: Annotated[bool, typer.Option("--gpu", help="Only types with GPUs.")] = False,
-    gpu_name: Annotated[Values, typer.Option(help="Only types with these GPUs, such as t4,a10g.")] = None,
+    gpu_name: Annotated[
+        Values, typer.Option(metavar="NAMES", help="Only types with these GPUs, such as t4,a10g.")
+    ] = None,
     sort: Annotated[
         str,
         typer.Option(
             "--sort-by",
+            metavar="COLUMN",
             help=f"Sort by {', '.join(_SORTS)}; a leading - reverses the order.",
             autocompletion=_complete_sort,
         ),
@@ -80,13 +93,9 @@ def catalog(
     For example:
 
       tenon catalog c7i.2xlarge
-
       tenon catalog --kubernetes 1.33 --max-pods 110 --json
-
       tenon catalog m5.large --aws --region eu-central-1
-
-      tenon catalog --arch arm64 --min-cpu 4 --min-memory 16Gi --capacity-type spot --sort-by price
-
+      tenon catalog --arch arm64 --min-cpu 4 --capacity-type spot --sort-by price
       tenon catalog --gpu --zone us-east-1a --max-price 2
     """
     with errors_as_one_line("catalog"):
@@ -128,13 +137,14 @@ def _entries(
     aws: bool,
 ) -> list[CatalogEntry]:
     """The instance types of these names, or all, that meet the filters; prints how many there are."""
-    from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
     from cli.nearest import suggestion  # noqa: PLC0415 (beside its use)
+    from shared.plurals import plural  # noqa: PLC0415 (slow to import)
 
     if not _VERSION.fullmatch(kubernetes):
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
     try:
-        region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
+        with progress("Reading instance types"):
+            region_catalog, source = _of_account(region) if aws else _of_local_world(region or "us-east-1")
     except UsageError as error:
         raise typer.BadParameter(str(error), param_hint="--region") from error
     known = {s.name for s in region_catalog.hardware}
@@ -142,10 +152,13 @@ def _entries(
         names = ", ".join(f'"{name}"' for name in unknown)
         nearest = suggestion(unknown[0], known)
         raise UsageError(f"{region_catalog.region} has no instance type {names}{nearest}; without TYPE all are shown")
-    every = entries(_types(region_catalog, kubernetes, max_pods))
-    shown = [entry for entry in filters.of(every) if not types or entry.name in types]
-    count = f"{len(every)}" if len(shown) == len(every) else f"{len(shown)} of {len(every)}"
-    _print_error(f"{count} instance types of {source}.")
+    with progress("Computing what is allocatable"):
+        from cli.catalog_entries import entries  # noqa: PLC0415 (slow to import)
+
+        every = entries(_types(region_catalog, kubernetes, max_pods))
+        shown = [entry for entry in filters.of(every) if not types or entry.name in types]
+    total = plural(len(every), "instance type")
+    _print_error(f"{total if len(shown) == len(every) else f'{len(shown)} of {total}'} of {source}.")
     return shown
 
 
@@ -179,9 +192,12 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
     import boto3  # noqa: PLC0415 (slow to import)
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
+    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from shared import aws  # noqa: PLC0415 (the same)
     from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
+    if region is not None:
+        regions.existing(region)
     try:
         boto3.setup_default_session(region_name=region)
         account = boto3.client("sts").get_caller_identity()["Account"]

@@ -12,6 +12,7 @@ import typer
 
 from cli import kubectl_plugin, program
 from cli.catalog import catalog
+from cli.command_help import Command, Group
 from cli.demo.command import demo
 from cli.errors import FAILED
 from cli.explain.command import explain
@@ -32,6 +33,7 @@ from cli.template.command import publish, template
 
 app = typer.Typer(
     name="tenon",
+    cls=Group,
     help="Just-in-time nodes for Amazon EKS, with no controller in the cluster.",
     epilog="Exit codes: 0 success; 1 failure; 2 usage error; 130 interrupted. "
     "Colours are only used on a terminal, and never with NO_COLOR. docs/cli.md describes each command.",
@@ -61,7 +63,7 @@ for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
     publish, export, catalog, demo, schema,
 ):  # fmt: skip
-    app.command()(kubectl_plugin.with_kubeconfig(command))
+    app.command(cls=Command)(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)
 app.add_typer(shadow)
 

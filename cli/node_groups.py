@@ -8,6 +8,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
 from cli.errors import errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,19 +37,19 @@ def node_groups(
     For example:
 
       tenon node-groups
-
       tenon node-groups --cluster prod --json
     """
     with errors_as_one_line("node-groups"):
-        from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
-        from shared import runtime  # noqa: PLC0415 (slow to import)
+        with progress("Reading the cluster and its node groups"):
+            from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from shared import runtime  # noqa: PLC0415 (slow to import)
 
-        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
-        with live_reader.read_only_aws(reference):
-            observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
-            described = _describe(observed, reference.cluster)
+            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+            with live_reader.read_only_aws(reference):
+                observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+                described = _describe(observed, reference.cluster)
         if as_json:
             from cli import json_output, node_group_entries  # noqa: PLC0415 (slow to import)
 

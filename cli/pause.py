@@ -9,6 +9,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
 from cli.errors import UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 Name = Annotated[
-    str, typer.Argument(metavar="[NAME]", help="The EKS cluster's name; default: from the context, as --cluster.")
+    str, typer.Argument(metavar="NAME", help="The EKS cluster's name, as --cluster; default: from the context.")
 ]
-For = Annotated[str, typer.Option("--for", help="How long, such as 30m or 2h; default: until `tenon resume`.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why: shown wherever the pause is.")]
+For = Annotated[
+    str, typer.Option("--for", metavar="TIME", help="How long, such as 30m or 2h; default: until `tenon resume`.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is shown with the pause.")]
 
 
 def pause(
@@ -33,7 +36,7 @@ def pause(
     *,
     as_json: source.Json = False,
 ) -> None:
-    """Pause the cluster: nothing is launched, disrupted or terminated, but for what interruptions force.
+    """Pause the cluster: nothing is launched, disrupted or terminated, unless an interruption forces it.
 
     Drains that have begun go on, and nodes that you delete go. Pausing again changes the end and the reason.
 
@@ -42,27 +45,28 @@ def pause(
       tenon pause prod --for 2h --reason "incident 4711"
     """
     with errors_as_one_line("pause"):
-        from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-        from cli.pause_outcome import PauseOutcome  # noqa: PLC0415 (the same)
-        from shared import runtime  # noqa: PLC0415 (the same)
-        from shared.api.pause import pause_annotations  # noqa: PLC0415 (the same)
-        from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
+        with progress("Pausing"):
+            from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+            from cli.pause_outcome import PauseOutcome  # noqa: PLC0415 (the same)
+            from shared import runtime  # noqa: PLC0415 (the same)
+            from shared.api.pause import pause_annotations  # noqa: PLC0415 (the same)
+            from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
 
-        duration = _duration(for_)
-        reference = _reference(name, context=context, cluster=cluster, region=region)
-        client = live_reader.connect(reference)
-        now = runtime.current().now()
-        before = stored_pause(client, cluster=reference.cluster, now=now)
-        annotations = pause_annotations(
-            since=before.since or now if before is not None else now,
-            until=now + duration if duration is not None else None,
-            by=_user(client),
-            reason=reason,
-        )
-        write_annotations(client, annotations, cluster=reference.cluster)
-        after = stored_pause(client, cluster=reference.cluster, now=now)
-        message = after.message if after is not None else "the cluster was resumed at the same time"
+            duration = _duration(for_)
+            reference = _reference(name, context=context, cluster=cluster, region=region)
+            client = live_reader.connect(reference)
+            now = runtime.current().now()
+            before = stored_pause(client, cluster=reference.cluster, now=now)
+            annotations = pause_annotations(
+                since=before.since or now if before is not None else now,
+                until=now + duration if duration is not None else None,
+                by=_user(client),
+                reason=reason,
+            )
+            write_annotations(client, annotations, cluster=reference.cluster)
+            after = stored_pause(client, cluster=reference.cluster, now=now)
+            message = after.message if after is not None else "the cluster was resumed at the same time"
         if as_json:
             outcome = PauseOutcome(cluster=reference.cluster, paused=after is not None, message=message)
             typer.echo(json_output.text("pause", outcome))
@@ -87,19 +91,20 @@ def resume(
       tenon resume prod
     """
     with errors_as_one_line("resume"):
-        from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-        from cli.pause_outcome import ResumeOutcome  # noqa: PLC0415 (the same)
-        from shared import runtime  # noqa: PLC0415 (the same)
-        from shared.api.pause import NO_PAUSE  # noqa: PLC0415 (the same)
-        from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
+        with progress("Resuming"):
+            from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+            from cli.pause_outcome import ResumeOutcome  # noqa: PLC0415 (the same)
+            from shared import runtime  # noqa: PLC0415 (the same)
+            from shared.api.pause import NO_PAUSE  # noqa: PLC0415 (the same)
+            from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
 
-        reference = _reference(name, context=context, cluster=cluster, region=region)
-        client = live_reader.connect(reference)
-        before = stored_pause(client, cluster=reference.cluster, now=runtime.current().now())
-        write_annotations(client, NO_PAUSE, cluster=reference.cluster)
-        message = f"resumed ({before.message})" if before is not None else "was not paused"
-        closed = _close_breakers(reference)
+            reference = _reference(name, context=context, cluster=cluster, region=region)
+            client = live_reader.connect(reference)
+            before = stored_pause(client, cluster=reference.cluster, now=runtime.current().now())
+            write_annotations(client, NO_PAUSE, cluster=reference.cluster)
+            message = f"resumed ({before.message})" if before is not None else "was not paused"
+            closed = _close_breakers(reference)
         if as_json:
             outcome = ResumeOutcome(cluster=reference.cluster, paused=False, message=message, breakers=closed)
             typer.echo(json_output.text("resume", outcome))

@@ -14,6 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shared import plurals
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import timedelta
@@ -29,6 +31,7 @@ _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _SMALL_AMOUNT = 0.1
 GOOD, WARNING, BAD, QUIET = "green", "yellow", "red", "dim"
 FILL = "bright_blue"
+plural = plurals.plural
 CAPACITY = {"spot": "cyan", "reserved": "magenta"}
 
 
@@ -124,14 +127,6 @@ def age(span: timedelta) -> str:
     major, major_unit, minor, minor_unit = (_DAY, "d", _HOUR, "h") if seconds >= _DAY else (_HOUR, "h", _MINUTE, "m")
     rest = seconds % major // minor
     return f"{seconds // major}{major_unit}" + (f"{rest}{minor_unit}" if rest else "")
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``, ``2 matches``."""
-    if count == 1:
-        return f"1 {noun}"
-    suffix = "es" if noun.endswith(("ch", "s", "x")) else "s"
-    return f"{count:,} {noun}{suffix}"
 
 
 def bar(share: float | None, *, width: int = 10) -> RenderableType:

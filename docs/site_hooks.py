@@ -9,13 +9,16 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.npm import FILES, MissingFileError
-
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
-_SCRIPT = "mermaid.js"
+_MERMAID = Path(__file__).resolve().parent.parent / "node_modules" / "@mermaid-js" / "tiny"
+_FILES = {"mermaid.js": "dist/mermaid.tiny.js", "mermaid.LICENSE": "LICENSE"}
+
+
+class MermaidMissingError(RuntimeError):
+    """Mermaid isn't installed; the message says how to install it."""
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001 (mkdocs passes it)
@@ -23,16 +26,16 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa:
     if '<pre class="mermaid">' not in output:
         return output
     top = "../" * page.url.count("/")
-    return output.replace("</head>", f'<script src="{top}assets/{_SCRIPT}"></script></head>', 1)
+    return output.replace("</head>", f'<script src="{top}assets/mermaid.js"></script></head>', 1)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Put mermaid into the site.
 
     Raises:
-        MissingFileError: it hasn't been fetched.
+        MermaidMissingError: it isn't installed.
     """
-    if not (FILES / _SCRIPT).exists():
-        raise MissingFileError(f"{_SCRIPT} hasn't been fetched: run `make setup`")
-    for name in (_SCRIPT, "mermaid.LICENSE"):
-        shutil.copy(FILES / name, Path(config.site_dir) / "assets" / name)
+    for name, path in _FILES.items():
+        if not (_MERMAID / path).exists():
+            raise MermaidMissingError(f"{_MERMAID} has no {path}: run `make setup`, which installs it from npm")
+        shutil.copy(_MERMAID / path, Path(config.site_dir) / "assets" / name)

@@ -3,6 +3,8 @@
 Starting the CDK takes seconds, so the local world caches its assembly by everything that the template depends on:
 infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not part of the
 key, because the local world runs it from the checkout.
+
+A wheel has the assemblies of ``tenon demo`` (distribution/assets.py): the demo needs neither the CDK nor Node.js.
 """
 
 from __future__ import annotations
@@ -15,15 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import (
-    bundling,
-    context_keys,
-    fleet_options,
-    function_sizes,
-    installation,
-    stack_options,
-    template_limits,
-)
+from infra import context_keys, fleet_options, function_sizes, installation, stack_options, template_limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +25,8 @@ if TYPE_CHECKING:
     from aws_cdk import Stack
 
 CHECKOUT = installation.ROOT
+IN_WHEEL = CHECKOUT / "infra" / "assemblies"
+"""The assemblies of a wheel; a checkout has none."""
 _TEMPLATE_SOURCES = (
     "infra",
     "shared/api/buffer_signals.py",
@@ -42,6 +38,10 @@ _TEMPLATE_SOURCES = (
     *(f"functions/{function}/settings.py" for function in function_sizes.OF_ANY_MODE),
 )
 _CODE_SOURCES = ("functions", "relay", "shared", str(installation.lock(CHECKOUT)))
+
+
+class CdkMissingError(RuntimeError):
+    """The CDK isn't installed; the message says how to install it."""
 
 
 def make(
@@ -65,7 +65,7 @@ def make(
     """
     from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
-    from infra import bucket_template  # noqa: PLC0415 (the same)
+    from infra import bucket_template, bundling  # noqa: PLC0415 (the same)
     from infra.fleet_stack import FleetStack  # noqa: PLC0415 (the same)
     from infra.shadow_stack import ShadowStack  # noqa: PLC0415 (the same)
     from infra.stack import TenonStack  # noqa: PLC0415 (the same)
@@ -121,8 +121,12 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
     Raises:
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
+        CdkMissingError: the assembly has to be synthesised, and the CDK isn't installed.
     """
     context = dict(context or {})
+    in_wheel = IN_WHEEL / name_in_wheel(cluster, context, region)
+    if in_wheel.is_dir():
+        return in_wheel
     cached_folder = installation.build_folder(root) / "assembly" / _key(cluster, context, region)
     if cached_folder.is_dir():
         return cached_folder
@@ -136,13 +140,31 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
     return cached_folder
 
 
+def name_in_wheel(cluster: str, context: Mapping[str, str], region: str | None = None) -> str:
+    """The name of the assembly's folder in a wheel, whose sources and versions are fixed."""
+    return hashlib.sha256(_inputs(cluster, context, region).encode()).hexdigest()[:16]
+
+
+def _inputs(cluster: str, context: Mapping[str, str], region: str | None) -> str:
+    return json.dumps([cluster, region, dict(sorted(context.items()))])
+
+
+def _versions() -> dict[str, str]:
+    try:
+        return {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
+    except importlib.metadata.PackageNotFoundError as error:
+        raise CdkMissingError(
+            "synthesising the stack needs the AWS CDK: install Tenon with its extra infra, such as by "
+            "`pipx install 'tenon[infra]'`"
+        ) from error
+
+
 def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:
     sources = list(_TEMPLATE_SOURCES)
     if context.get("bundle", "full") == "full" or context.get("clusterSide", "applied") == "applied":
         sources += _CODE_SOURCES  # for the functions' bundles; for the CustomResourceDefinitions and the relay's image
     digest = hashlib.sha256()
-    versions = {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
-    digest.update(json.dumps([cluster, region, dict(sorted(context.items())), versions]).encode())
+    digest.update(f"{_inputs(cluster, context, region)}{json.dumps(_versions())}".encode())
     if context.get("shadowPools"):
         sources.append(context["shadowPools"])
     for source in sources:

@@ -1,14 +1,15 @@
 """Where Tenon's own files are: in the checkout, or beside its packages where its wheel is installed.
 
 A wheel has the code that goes into the functions' bundles, the relay's Dockerfile, and a copy of requirements.lock in
-``infra/`` (setup.py). An installation may be read-only and is replaced by updates, so it keeps what it builds in the
-user's cache.
+``infra/`` (distribution/commands.py). An installation may be read-only and is replaced by updates, so it keeps what it
+builds in the user's cache.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+import platformdirs
 
 ROOT = Path(__file__).resolve().parent.parent
 """The folder of functions/, infra/, relay/ and shared/: the checkout, or site-packages."""
@@ -25,7 +26,7 @@ def build_folder(root: Path) -> Path:
     """Where bundles and assemblies are built and kept."""
     if _is_checkout(root):
         return root / "build"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tenon"
+    return platformdirs.user_cache_path("tenon", appauthor=False)
 
 
 def _is_checkout(root: Path) -> bool:

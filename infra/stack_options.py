@@ -304,10 +304,18 @@ def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
     names = _names(context, "cluster") or _names(context, "clusters")
     if not names:
         raise NoClusterError("no cluster: give -c cluster=NAME")
-    for name in names:
-        if not _CLUSTER.fullmatch(name):
-            raise OptionError(f'-c cluster={name}: an EKS cluster\'s name is letters, digits, "-" and "_", at most 100')
-    return names
+    return tuple(cluster_name(name, option="-c cluster") for name in names)
+
+
+def cluster_name(name: str, *, option: str) -> str:
+    """The same name, if EKS allows it.
+
+    Raises:
+        OptionError: EKS doesn't allow it.
+    """
+    if not _CLUSTER.fullmatch(name):
+        raise OptionError(f'{option}={name}: an EKS cluster\'s name is letters, digits, "-" and "_", at most 100')
+    return name
 
 
 def parse(context: Mapping[str, object], *, cluster: str, region: str | None = None) -> StackOptions:

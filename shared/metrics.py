@@ -15,6 +15,7 @@ import msgspec
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 from shared import runtime, settings
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -215,12 +216,12 @@ ALARMING = 3
 POD_WAITS_SECONDS = 300
 """A pod that is unschedulable for longer is alarming."""
 _SLOW_SHARE = 0.8
-REASONS: Mapping[Metric, tuple[float, str, str]] = {
-    OLDEST_PENDING_SECONDS: (POD_WAITS_SECONDS, "pods-waiting", "the longest pending pod waits for {:.0f} s"),
-    BREAKERS: (0, "launches-fail", "launches of {:.0f} NodePools are paused because they fail"),
-    GARBAGE_KEPT: (0, "garbage-kept", "{:.0f} objects look like garbage, more than one sweep may give up"),
+REASONS: Mapping[Metric, tuple[float, str, str, str]] = {
+    OLDEST_PENDING_SECONDS: (POD_WAITS_SECONDS, "pods-waiting", "the longest pending pod waits for {}", "second"),
+    BREAKERS: (0, "launches-fail", "launches of {} are paused because they fail", "NodePool"),
+    GARBAGE_KEPT: (0, "garbage-kept", "{} may be garbage, more than one sweep may give up", "object"),
 }
-"""Above which value of a metric something is wrong, what it is (an entry of docs/runbooks.md), and why."""
+"""Above which value of a metric something is wrong, what it is (an entry of docs/runbooks.md), and why, of which."""
 
 
 def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
@@ -228,9 +229,9 @@ def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
 
     With lean observability only what is wrong is emitted.
     """
-    for metric, (most, reason, why) in REASONS.items():
+    for metric, (most, reason, why, unit) in REASONS.items():
         if (value := values.get(metric, 0)) > most:
-            report_unwell(reason, why.format(value))
+            report_unwell(reason, why.format(plural(round(value), unit)))
     if runtime.current().environ.get(settings.variable("observability")) == "lean":
         return
     emitted = {metric: value for metric, value in values.items() if value or metric.statistic != "Sum"}

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from cli.cluster import local_world
+from cli.cluster import local_world, regions
 
 _EKS_ARN = re.compile(r"arn:[\w-]+:eks:(?P<region>[\w-]+):\d+:cluster/(?P<name>[\w-]+)")
 _EKSCTL_NAME = re.compile(r"(?P<name>[\w-]+)\.(?P<region>[\w-]+)\.eksctl\.io")
@@ -26,7 +26,12 @@ def resolve(reference: ClusterReference) -> ClusterReference:
     """The same with name and Region completed from the context, as `aws eks update-kubeconfig` and eksctl name it.
 
     If it is a cluster of `tenon demo --keep`, this process calls its AWS from now on.
+
+    Raises:
+        UsageError: the given Region doesn't exist.
     """
+    if reference.region:
+        regions.existing(reference.region)
     context = _context(reference.context)
     local_world.use(context)
     text = f"{context.get('context', {}).get('cluster', '')} {context.get('name', '')}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.errors import UsageError
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,23 +25,32 @@ File = Annotated[
     typer.Option(
         "--file",
         "-f",
+        metavar="FILE",
         help="Read the cluster from a file: output of `kubectl get … -o json` (or yaml) or manifests; may be gzipped; "
         "- is standard input; repeatable.",
     ),
 ]
-Context = Annotated[str, typer.Option(help="The kubeconfig context; default: the current one.")]
+Context = Annotated[str, typer.Option(metavar="NAME", help="The kubeconfig context; default: the current one.")]
 Cluster = Annotated[
     str,
-    typer.Option(help="The EKS cluster's name; default: from the context, as `aws eks update-kubeconfig` writes it."),
+    typer.Option(
+        metavar="NAME",
+        help="The EKS cluster's name; default: from the context, as `aws eks update-kubeconfig` writes it.",
+    ),
 ]
-Region = Annotated[str, typer.Option(help="The cluster's AWS Region; default: from the context or the nodes' labels.")]
+Region = Annotated[
+    str,
+    typer.Option(metavar="REGION", help="The cluster's AWS Region; default: from the context or the nodes' labels."),
+]
 Aws = Annotated[
     bool,
     typer.Option(
         "--aws", help="With --file: read instance types and prices from your AWS account, not from the local world."
     ),
 ]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of namespaced objects.")]
+Namespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace of namespaced objects.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -57,24 +67,31 @@ def open_cluster(
 
     with runtime.gc_paused():
         if files:
-            from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
+            with progress("Reading the files"):
+                from cli.cluster import manifest_reader  # noqa: PLC0415 (slow to import)
 
-            now = runtime.current().now()
-            yield manifest_reader.read(
-                files, now=now, catalog=lambda node_region: _catalog(region or node_region, aws=aws)
-            )
+                observed = manifest_reader.read(
+                    files,
+                    now=runtime.current().now(),
+                    catalog=lambda node_region: _catalog(region or node_region, aws=aws),
+                )
+            yield observed
             return
         if aws:
             raise UsageError("--aws needs --file; a live cluster's prices are always read from AWS")
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+        with progress("Reading the cluster"):
+            from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
 
-        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
         with live_reader.read_only_aws(reference):
-            yield live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+            with progress("Reading the cluster"):
+                observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+            yield observed
 
 
 def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
+    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from shared import runtime  # noqa: PLC0415 (slow to import)
 
     now = runtime.current().now()
@@ -83,11 +100,12 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
         from cli.cluster.cluster_reference import ClusterReference  # noqa: PLC0415 (beside its use)
         from shared.instance_types.refresh import refresh  # noqa: PLC0415 (slow to import)
 
+        if region:
+            regions.existing(region)
         with live_reader.read_only_aws(ClusterReference(region=region)):
             return refresh(
                 None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
             ).catalog
-    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)

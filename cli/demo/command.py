@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli.errors import CommandError
+from cli.progress import progress
 
 _MAX_REST = 7 * 24 * 60
 
@@ -15,29 +16,35 @@ _MAX_REST = 7 * 24 * 60
 def demo(
     manifest: Annotated[
         list[str] | None,
-        typer.Option(help="A YAML file, or the name of an included manifest; repeatable."),
+        typer.Option(metavar="FILE", help="A YAML file, or the name of an included manifest; repeatable."),
     ] = None,
     scale: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME=N,N",
             help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is idle. A NAME such as 'web-*' scales all "
-            "Deployments that match at once (quote it, or the shell expands it); repeatable."
+            "Deployments that match at once (quote it, or the shell expands it); repeatable.",
         ),
     ] = None,
     interrupt: Annotated[
         str | None,
-        typer.Option(help="spot=all or spot=NUMBER: EC2 interrupts spot instances after the first step."),
+        typer.Option(
+            metavar="SPOT", help="spot=all or spot=NUMBER: EC2 interrupts spot instances after the first step."
+        ),
     ] = None,
     fault: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="FAULT",
             help="A fault to inject: spot-capacity=PLACE:N or on-demand-capacity=PLACE:N (EC2 has N instances left; "
             "PLACE is a zone, an instance type or all), boot=PLACE:N (N instances fail to start), "
-            "throttle=OPERATION:N (N calls are throttled, such as CreateFleet:4); repeatable."
+            "throttle=OPERATION:N (N calls are throttled, such as CreateFleet:4); repeatable.",
         ),
     ] = None,
-    region: Annotated[str, typer.Option(help="The AWS Region to simulate.")] = "us-east-1",
-    seed: Annotated[int, typer.Option(help="The seed of delays and prices; the same seed repeats the run.")] = 0,
+    region: Annotated[str, typer.Option(metavar="REGION", help="The AWS Region to simulate.")] = "us-east-1",
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="The seed of delays and prices; the same seed repeats the run.")
+    ] = 0,
     record: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the run as JSON, for `tenon report FILE`.")
     ] = None,
@@ -83,32 +90,24 @@ def demo(
     For example:
 
       tenon demo
-
       tenon demo --json
-
-      tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale inflate-team1=3,0
-
-      tenon demo --manifest mix.yaml --manifest spot-default.yaml --scale 'mix-*=50,15' --rest 30 --json
-
+      tenon demo --scale inflate=12,5,0
+      tenon demo --manifest team1.yaml --manifest spot-default.yaml --rest 30
       tenon demo --interrupt spot=all
-
       tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
-
       tenon demo --hostile
-
       tenon demo --keep
-
       tenon demo --report run.html
-
       tenon demo --kubeconfig kind.yaml
     """
-    from datetime import timedelta  # noqa: PLC0415 (beside the others)
+    with progress("Starting"):
+        from datetime import timedelta  # noqa: PLC0415 (beside the others)
 
-    from cli.cluster import regions  # noqa: PLC0415 (beside the others)
-    from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-    from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
-    from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)
-    from cli.demo.runner import run  # noqa: PLC0415 (the same)
+        from cli.cluster import regions  # noqa: PLC0415 (beside the others)
+        from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+        from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
+        from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)
+        from cli.demo.runner import run  # noqa: PLC0415 (the same)
 
     if rest is not None and not 0 < rest <= _MAX_REST:
         raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shared.plurals import plural
+
 if TYPE_CHECKING:
     from local.world import World
 
@@ -73,9 +75,9 @@ class Fault:
         """The fault in a sentence."""
         place = "all zones" if self.where == _ALL else self.where
         return {
-            "throttle": f"the next {self.count} calls of {self.where} are throttled",
-            "boot": f"the next {self.count} instances in {place} fail to start",
-        }.get(self.kind, f"{self.kind.removesuffix('-capacity')} has {self.count} instances left in {place}")
+            "throttle": f"EC2 throttles the next {plural(self.count, 'call')} of {self.where}",
+            "boot": f"the next {plural(self.count, 'instance')} in {place} will fail to start",
+        }.get(self.kind, f"{self.kind.removesuffix('-capacity')} has {plural(self.count, 'instance')} left in {place}")
 
     @property
     def _pool(self) -> tuple[str, str]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from cli.cluster import local_world
+from infra import installation
 from local.aws.backends import ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from local.world import World
 
-KUBECONFIG = Path(__file__).resolve().parent.parent.parent / "build" / "demo" / "kubeconfig"
+KUBECONFIG = installation.build_folder(installation.ROOT) / "demo" / "kubeconfig"
 LEAD = timedelta(minutes=30)
 """How far before the present the cluster's clock begins, so that the skipped time of the steps ends before now."""
 _LISTED = "pods,nodes,nodeclaims,nodepools,ec2nodeclasses"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
+from cli.report import charts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -113,7 +114,10 @@ class DemoRequest:
 
         Raises:
             UsageError: one of them can't.
+            CommandError: the report's charts can't be drawn.
         """
+        if self.report is not None:
+            charts.read(charts.SCRIPT)
         for path in (self.record, self.report):
             if path is not None:
                 try:

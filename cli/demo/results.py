@@ -17,6 +17,7 @@ from rich.table import Table
 from cli.demo import interruptions, unmet
 from cli.demo.interruptions import Interruptions  # noqa: TC001 (the same)
 from cli.demo.unmet import FalseCondition, PendingPods  # noqa: TC001 (the same)
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -299,7 +300,7 @@ def table(result: DemoResult) -> Table:
 def _prices(result: DemoResult) -> str:
     prices = (result.planned_price_per_hour, result.bought_price_per_hour, result.realised_price_per_hour)
     text = ", ".join(f"${price:.4f}/h" for price in prices)
-    return f"{text} in {result.rounds} round{'' if result.rounds == 1 else 's'} (first step)"
+    return f"{text} in {plural(result.rounds, 'round')} (first step)"
 
 
 def _interruption_rows(interrupted: Interruptions | None) -> list[tuple[str, str]]:

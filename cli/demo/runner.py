@@ -185,9 +185,10 @@ class Demo:
         if not self._request.only_json or time.monotonic() - self._last_frame < _PROGRESS_SECONDS:
             return
         self._last_frame = time.monotonic()
+        nodes = terminal.plural(len(world.nodes()), "node")
         running, all_pods = len(world.pods(phase="Running")), len(world.pods())
         minutes, seconds = divmod(round((world.clock.now() - start).total_seconds()), 60)
-        text = f"{minutes}:{seconds:02d} {label}: {running} of {all_pods} pods run, {len(world.nodes())} nodes"
+        text = f"{minutes}:{seconds:02d} {label}: {running} of {terminal.plural(all_pods, 'pod')} running, {nodes}"
         self._console.print(text, style="dim", highlight=False, markup=False)
 
     def _screen(self, world: World, start: datetime, step: str) -> RenderableType:
@@ -201,7 +202,9 @@ class Demo:
             return None
         began = world.clock.now()
         world.interrupt_spot(instance_ids)
-        return self._run_until_idle(world, start, f"EC2 interrupts {len(instance_ids)} spot instances", began=began)
+        return self._run_until_idle(
+            world, start, f"EC2 interrupts {terminal.plural(len(instance_ids), 'spot instance')}", began=began
+        )
 
     def _drain_first(self, objects: Sequence[dict[str, Any]], steps: Sequence[Step]) -> Rescheduling | None:
         """The same interruption in another local cluster that drains first and provisions then, for comparison."""
@@ -260,7 +263,7 @@ class Demo:
         with kept_world.kubeconfig(world) as kubeconfig:
             self._print("\n[bold]The cluster stays up, now in real time. Ctrl-C stops it.[/bold]")
             if ahead:
-                self._print(f"Its clock is {ahead.total_seconds() / 60:.0f} minutes ahead of this machine's.")
+                self._print(f"Its clock is {terminal.age(ahead)} ahead of this machine's.")
             self._print("\nIn another terminal:\n")
             for command in kept_world.commands(world, kubeconfig):
                 self._console.print(f"  {command}", markup=False, highlight=False, soft_wrap=True)

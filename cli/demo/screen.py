@@ -39,7 +39,7 @@ def render(shown: NodeRows, *, start: datetime, step: str, width: int) -> Render
     seconds = (shown.now - start).total_seconds()
     head = Text.assemble(
         (f" {step} ", "reverse"),
-        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {shown.running} pods running, ",
+        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {terminal.plural(shown.running, 'pod')} running, ",
         (f"{shown.pending} pending", "bold yellow" if shown.pending else ""),
         f"  {terminal.plural(len(shown.rows), 'node')}  ",
         (f"${shown.cost:.4f}/h", "bold"),

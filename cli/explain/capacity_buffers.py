@@ -93,7 +93,7 @@ def _nodes(by_node: Mapping[str, int], initialized: Collection[str]) -> tuple[Ch
         for name, count in ordered[:_MAX_NODES]
     ]
     if len(ordered) > _MAX_NODES:
-        checks.append(Check(name=f"{len(ordered) - _MAX_NODES} more nodes", ok=None))
+        checks.append(Check(name=terminal.plural(len(ordered) - _MAX_NODES, "more node"), ok=None))
     return tuple(checks)
 
 

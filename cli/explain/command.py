@@ -8,6 +8,7 @@ import typer
 
 from cli.cluster import source
 from cli.errors import UsageError, errors_as_one_line
+from cli.progress import progress
 
 _KINDS = {
     "pod": "pod", "pods": "pod", "po": "pod",
@@ -27,10 +28,14 @@ def explain(
     kind: Annotated[
         str,
         typer.Argument(
-            help="pod, node, nodepool, nodeclaim, nodegroup or buffer; or KIND/NAME.", autocompletion=_complete_kind
+            metavar="KIND",
+            help="pod, node, nodepool, nodeclaim, nodegroup or buffer; or KIND/NAME.",
+            autocompletion=_complete_kind,
         ),
     ],
-    name: Annotated[str, typer.Argument(help="The object's name; for a pod or buffer also NAMESPACE/NAME.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The object's name; for a pod or buffer also NAMESPACE/NAME.")
+    ] = "",
     file: source.File = None,
     namespace: source.Namespace = "default",
     context: source.Context = "",
@@ -47,15 +52,10 @@ def explain(
     For example:
 
       tenon explain pod web-7d9f8-x2kq -n shop
-
       tenon explain node ip-10-0-1-17.ec2.internal
-
       tenon explain nodepool default
-
       tenon explain nodeclaim/default-x7k2p --json
-
       tenon explain nodegroup system
-
       tenon explain buffer web -n shop
     """
     with errors_as_one_line("explain"):
@@ -65,33 +65,34 @@ def explain(
         if resource is None or not name:
             raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim, nodegroup or buffer with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
-            from cli.explain import (  # noqa: PLC0415 (the same)
-                capacity_buffers,
-                explanation,
-                json_explanation,
-                node_claims,
-                node_groups,
-                node_pools,
-                nodes,
-                pods,
-            )
+            with progress("Explaining"):
+                from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+                from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
+                from cli.explain import (  # noqa: PLC0415 (the same)
+                    capacity_buffers,
+                    explanation,
+                    json_explanation,
+                    node_claims,
+                    node_groups,
+                    node_pools,
+                    nodes,
+                    pods,
+                )
 
-            deciding = as_decided(observed)
-            match resource:
-                case "pod":
-                    result = pods.explain(deciding, name if "/" in name else f"{namespace}/{name}")
-                case "buffer":
-                    result = capacity_buffers.explain(deciding, name if "/" in name else f"{namespace}/{name}")
-                case "node":
-                    result = nodes.explain(observed, name)
-                case "nodepool":
-                    result = node_pools.explain(deciding, name)
-                case "nodegroup":
-                    result = node_groups.explain(deciding, name)
-                case _:
-                    result = node_claims.explain(observed, name)
+                deciding = as_decided(observed)
+                match resource:
+                    case "pod":
+                        result = pods.explain(deciding, name if "/" in name else f"{namespace}/{name}")
+                    case "buffer":
+                        result = capacity_buffers.explain(deciding, name if "/" in name else f"{namespace}/{name}")
+                    case "node":
+                        result = nodes.explain(observed, name)
+                    case "nodepool":
+                        result = node_pools.explain(deciding, name)
+                    case "nodegroup":
+                        result = node_groups.explain(deciding, name)
+                    case _:
+                        result = node_claims.explain(observed, name)
             if as_json:
                 typer.echo(json_output.text("explain", json_explanation.output(result)))
             else:

@@ -14,6 +14,7 @@ from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
 from shared.disruption.disruption_queue import queue_entry
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -116,7 +117,9 @@ def _about(claim: NodeClaim) -> tuple[Check, ...]:
     launched = bool(claim.status.provider_id)
     details = {
         "pool": labels.get(names.NODEPOOL, "none"),
-        "requirement": f"one of {len(requirement.values)} instance types" if requirement is not None else "any type",
+        "requirement": f"one of {plural(len(requirement.values), 'instance type')}"
+        if requirement is not None
+        else "any type",
         "offering": f"{instance_type}, {capacity_type}, {zone}" if launched else "none yet",
         "instance": claim.status.provider_id.rpartition("/")[2] or "none yet",
         "node": claim.status.node_name or "none yet",

@@ -58,7 +58,7 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
 def _size(pool: GroupPool) -> tuple[Check, ...]:
     group = pool.group
     return (
-        Check(name="nodes", ok=None, detail=f"{group.desired}, of which {len(pool.coming)} are on their way"),
+        Check(name="nodes", ok=None, detail=f"{group.desired}, {len(pool.coming)} of them on the way"),
         Check(
             name="limits", ok=group.desired < group.maximum, detail=f"at least {group.minimum}, at most {group.maximum}"
         ),

@@ -5,6 +5,7 @@ The scheduler decides each check, for a cluster that only holds what the check i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,15 @@ import msgspec
 
 from cli.explain.explanation import Check
 from cli.explain.pod_constraints import (
+    AFFINITY,
+    ANTI_AFFINITY,
     CAPACITY,
     INTER_POD,
     LIMITS,
     OTHER_PODS,
+    PORTS,
     RESOURCES,
+    SPREAD,
     TAINTS,
     TOGETHER,
     VOLUMES,
@@ -25,6 +30,7 @@ from cli.explain.pod_constraints import (
     unconstrained,
     with_requests,
 )
+from shared.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -43,19 +49,40 @@ if TYPE_CHECKING:
 
 _SELF_EXPLANATORY = frozenset({TAINTS, LIMITS, CAPACITY, TOGETHER, RESOURCES, OTHER_PODS}) | INTER_POD
 """Criteria whose reasons name the constraint."""
+_LATER_STAGES = (RESOURCES, TOGETHER, LIMITS, CAPACITY, PORTS, SPREAD, ANTI_AFFINITY, AFFINITY, OTHER_PODS)
+"""Criteria after taints and labels, in the order of the checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolResult:
     """The checks against one NodePool, and the failed criteria with their reasons.
 
-    ``blocked`` is why the NodePool launches no nodes at all; empty if it can.
+    ``blocked`` is why the NodePool launches no nodes at all; empty if it can. ``shortfall`` is how much more the pod
+    requests than the largest node has, as a share of that; the sum over resources, infinite if no node has one.
     """
 
     pool: str
     checks: tuple[Check, ...]
     failed: tuple[tuple[str, str], ...] = ()
     blocked: str = ""
+    shortfall: float = 0.0
+
+    @property
+    def distance(self) -> tuple[bool, int, int, float, str]:
+        """How far the NodePool is from a node for the pod; the smallest is the nearest.
+
+        Fewer failed checks are nearer. Among as many, the later criterion is: after taints and labels, a missing
+        resource, and then limits and capacity, which need no change of the pod. Then the smaller shortfall.
+        """
+        reached = min((_stage(criterion) for criterion, _ in self.failed), default=0)
+        return bool(self.blocked), len(self.failed), -reached, self.shortfall, self.pool
+
+
+def _stage(criterion: str) -> int:
+    """The position of the criterion among those that the scheduler checks; resources are named by themselves."""
+    if "/" in criterion:
+        return _LATER_STAGES.index(RESOURCES) + 2
+    return _LATER_STAGES.index(criterion) + 2 if criterion in _LATER_STAGES else int(criterion != TAINTS)
 
 
 def check_node_pool(
@@ -79,7 +106,12 @@ def check_node_pool(
     pool_checks.check_resources()
     if not pool_checks.failed:
         pool_checks.check_together()
-    return NodePoolResult(pool=pool.name, checks=tuple(pool_checks.checks), failed=tuple(pool_checks.failed))
+    return NodePoolResult(
+        pool=pool.name,
+        checks=tuple(pool_checks.checks),
+        failed=tuple(pool_checks.failed),
+        shortfall=pool_checks.shortfall(),
+    )
 
 
 @dataclass
@@ -111,6 +143,14 @@ class _NodePoolChecks:
                 return
         if self.trial.pool.spec.limits:
             self._add(LIMITS, "limits", self.trial.unschedulable_reason(sized, limits=True))
+
+    def shortfall(self) -> float:
+        """As in :class:`NodePoolResult`."""
+        failed = {criterion for criterion, _ in self.failed}
+        if not failed & {RESOURCES, *requested(self.pod)}:
+            return 0.0
+        sizes = {name: (amount, self.trial.largest_amount(name)) for name, amount in requested(self.pod).items()}
+        return sum(max(0.0, amount / largest - 1) if largest else math.inf for amount, largest in sizes.values())
 
     def check_together(self) -> None:
         """The pod with all its constraints; only the first failed check is kept."""
@@ -192,8 +232,8 @@ class SchedulingTrial:
         count = sum(len(t.offerings) for t in types)
         unavailable = sum(not o.available for t in types for o in t.offerings)
         return (
-            f"EC2 has no capacity for any suitable offering ({unavailable} of {count} offerings are unavailable); "
-            "each is tried again after 3 minutes"
+            f"EC2 has no capacity for any suitable offering ({unavailable} of {plural(count, 'offering')} "
+            "unavailable); each is tried again after 3 minutes"
         )
 
     def largest_amount(self, resource: str) -> int:

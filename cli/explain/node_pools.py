@@ -105,7 +105,7 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
     if not_ready is not None:
         return tuple(checks)
     if pool.spec.replicas is not None:
-        detail = f"static: {pool.spec.replicas} nodes, independent of pods"
+        detail = f"static: {terminal.plural(pool.spec.replicas, 'node')}, independent of pods"
         checks.append(Check(name="replicas", ok=None, detail=detail))
     else:
         checks += _types(observed, resolved_pools, pool)
@@ -132,7 +132,7 @@ def _types(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: N
         unavailable = sum(not o.available for t in all_types for o in t.offerings)
         detail = f"none of {len(all_types)} meets its requirements and has capacity"
         if unavailable:
-            detail += f"; {unavailable} offerings are unavailable"
+            detail += f"; {terminal.plural(unavailable, 'offering')} without capacity"
         return [Check(name="instance types", ok=False, detail=detail)]
     prices = launch_options.price.min(1)
     row = int(prices.argmin())

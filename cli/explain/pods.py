@@ -1,7 +1,7 @@
 """Why a pod is pending: each of its constraints is checked against each NodePool alone, then all together.
 
-The reason is that of the nearest NodePool, the one with the fewest failed checks. The explanation also says which
-single changes to the pod, the limits or the capacity would get it a node.
+The reason is that of the nearest NodePool: the one with the fewest failed checks, and of those the latest. The
+explanation also says which single changes to the pod, the limits or the capacity would get it a node.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ def _unschedulable(
             sections=existing.sections,
         )
     results = sorted(
-        (check_node_pool(observed, resolved_pools, pod, pool, constraints) for pool in pools), key=_distance
+        (check_node_pool(observed, resolved_pools, pod, pool, constraints) for pool in pools),
+        key=lambda result: result.distance,
     )
     nearest = results[0]
     if nearest.blocked:
@@ -161,10 +162,6 @@ def _unschedulable(
         nearest=(*_changes(observed, resolved_pools, pod, constraints, nearest), *existing.nearest),
         sections=(*(Section(title=pool_title(r.pool), checks=r.checks) for r in results), *existing.sections),
     )
-
-
-def _distance(result: NodePoolResult) -> tuple[bool, int, str]:
-    return bool(result.blocked), len(result.failed), result.pool
 
 
 def _changes(

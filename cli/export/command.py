@@ -20,27 +20,41 @@ _PRINT = "Print instead of serving"
 
 def export(
     listen: Annotated[
-        str, typer.Option(help="The IP address to listen on; 0.0.0.0 for all.", rich_help_panel=_SERVE)
+        str,
+        typer.Option(metavar="ADDRESS", help="The IP address to listen on; 0.0.0.0 for all.", rich_help_panel=_SERVE),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The TCP port; 0 takes a free one.", rich_help_panel=_SERVE)
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="The TCP port; 0 takes a free one.", rich_help_panel=_SERVE
+        ),
     ] = 9090,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
     *,
-    interval: Annotated[float, typer.Option(min=5, help="Seconds between reads of the cluster.")] = 30,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=5, help="Seconds between reads of the cluster.")
+    ] = 30,
     cloudwatch_interval: Annotated[
         float,
         typer.Option(
-            min=MIN_CLOUDWATCH_SECONDS, help="Seconds between reads of CloudWatch, which AWS charges for by metric."
+            metavar="SECONDS",
+            min=MIN_CLOUDWATCH_SECONDS,
+            help="Seconds between reads of CloudWatch, which AWS charges for by metric.",
         ),
     ] = 300,
     image: Annotated[
-        str, typer.Option(help="With --manifests: an image whose entry point is tenon.", rich_help_panel=_PRINT)
+        str,
+        typer.Option(
+            metavar="IMAGE", help="With --manifests: an image whose entry point is tenon.", rich_help_panel=_PRINT
+        ),
     ] = "",
     role_arn: Annotated[
-        str, typer.Option(help="With --manifests: the pod's role if it gets it by IRSA.", rich_help_panel=_PRINT)
+        str,
+        typer.Option(
+            metavar="ARN", help="With --manifests: the pod's role if it gets it by IRSA.", rich_help_panel=_PRINT
+        ),
     ] = "",
     no_cloudwatch: Annotated[bool, typer.Option("--no-cloudwatch", help="Don't read CloudWatch.")] = False,
     no_pods: Annotated[
@@ -70,9 +84,7 @@ def export(
     For example:
 
       tenon export --port 9090
-
       tenon export --dashboard > tenon.json
-
       tenon export --once --no-pods
     """
     with errors_as_one_line("export"):

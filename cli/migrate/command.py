@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
+from cli.command_help import Command, Group
 from cli.errors import CommandError, UsageError, errors_as_one_line
 from cli.kubectl_plugin import with_kubeconfig
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,17 +19,24 @@ if TYPE_CHECKING:
     from cli.cluster.cluster_reference import ClusterReference
 
 migrate = typer.Typer(
-    name="migrate", help="Take over the work of another autoscaler, or give it back.", no_args_is_help=True
+    name="migrate", cls=Group, help="Take over the work of another autoscaler, or give it back.", no_args_is_help=True
 )
 
-Apply = Annotated[bool, typer.Option("--apply", help="Write the ConfigMap and scale Cluster Autoscaler to 0.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write Tenon's ConfigMap and scale Cluster Autoscaler to 0.")]
 Undo = Annotated[
-    bool, typer.Option("--undo", help="Scale Cluster Autoscaler back as it was, and remove the ConfigMap.")
+    bool, typer.Option("--undo", help="Scale Cluster Autoscaler back as it was, and remove Tenon's ConfigMap.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Go on although something speaks against it.")]
-AutoscalerNamespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace of its Deployment.")]
-AutoscalerName = Annotated[str, typer.Option("--name", help="Its Deployment; default: by labels and command.")]
-Timeout = Annotated[int, typer.Option("--timeout", min=0, max=86_400, help="How many seconds to wait for pods.")]
+Force = Annotated[bool, typer.Option("--force", help="Go on although an obstacle was found.")]
+AutoscalerNamespace = Annotated[
+    str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace of Cluster Autoscaler's Deployment.")
+]
+AutoscalerName = Annotated[
+    str, typer.Option("--name", metavar="NAME", help="Cluster Autoscaler's Deployment; default: by labels and command.")
+]
+Timeout = Annotated[
+    int,
+    typer.Option("--timeout", metavar="SECONDS", min=0, max=86_400, help="How long to wait for pods."),
+]
 
 
 @migrate.callback()
@@ -35,7 +44,7 @@ def _commands() -> None:
     """Take over the work of another autoscaler, or give it back."""
 
 
-@migrate.command("cluster-autoscaler")
+@migrate.command("cluster-autoscaler", cls=Command)
 @with_kubeconfig
 def cluster_autoscaler(
     context: source.Context = "",
@@ -52,24 +61,23 @@ def cluster_autoscaler(
 ) -> None:
     """Let Tenon scale the node groups that Cluster Autoscaler scales, with the options that it has.
 
-    Without --apply or --undo it shows what each flag becomes, and changes nothing. Each may be run again after it was
-    interrupted. Exit code 1: something prevents the migration, or there is nothing to undo.
+    Without --apply or --undo it only shows what each flag becomes. Each may be run again after an interruption. Exit
+    code 1: an obstacle prevents the migration, or there is nothing to undo.
 
     For example:
 
       tenon migrate cluster-autoscaler
-
       tenon migrate cluster-autoscaler --apply
-
       tenon migrate cluster-autoscaler --undo
     """
     with errors_as_one_line("migrate cluster-autoscaler"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
-
         if apply and undo:
             raise UsageError("--apply and --undo exclude each other")
-        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+        with progress("Reading the cluster"):
+            from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+
+            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
         limit = timedelta(seconds=timeout)
         if undo:
             _undo(reference, limit=limit, force=force, as_json=as_json)
@@ -87,8 +95,8 @@ def _take_over(
     from cli.cluster import live_reader  # noqa: PLC0415 (the same)
     from cli.migrate import json_migration, output, planning, takeover  # noqa: PLC0415 (the same)
 
-    client = live_reader.connect(reference)
-    with live_reader.read_only_aws(reference):
+    with progress("Reading the cluster"), live_reader.read_only_aws(reference):
+        client = live_reader.connect(reference)
         plan = planning.read(client, reference.cluster, *chosen)
     console = terminal.console()
     if not as_json:

@@ -8,6 +8,7 @@ import typer
 
 from cli.cluster import source
 from cli.errors import errors_as_one_line
+from cli.progress import progress
 
 SORTS = ("name", "pool", "type", "zone", "price", "age", "cpu", "memory", "pods", "state")
 FILTERS = ("not-ready", "disrupting", "empty", "drifted", "cordoned", "spot", "on-demand", "reserved")
@@ -24,17 +25,23 @@ def _complete_filter(incomplete: str) -> list[str]:
 def nodes(
     file: source.File = None,
     *,
-    selector: Annotated[str, typer.Option("--selector", "-l", help="Label selector, as in kubectl.")] = "",
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", metavar="LABELS", help="Label selector, as in kubectl.")
+    ] = "",
     nodepool: Annotated[
         list[str] | None,
         typer.Option(
-            "--nodepool", "-p", help="Only nodes of these NodePools (or node groups), separated by commas; repeatable."
+            "--nodepool",
+            "-p",
+            metavar="NAMES",
+            help="Only nodes of these NodePools (or node groups), separated by commas; repeatable.",
         ),
     ] = None,
     filters: Annotated[
         list[str] | None,
         typer.Option(
             "--filter",
+            metavar="STATE",
             help=f"Only nodes that are {', '.join(FILTERS)}; of several, all must hold; repeatable.",
             autocompletion=_complete_filter,
         ),
@@ -42,7 +49,10 @@ def nodes(
     label_columns: Annotated[
         list[str] | None,
         typer.Option(
-            "--label-columns", "-L", help="Labels to show as columns, separated by commas, as in kubectl; repeatable."
+            "--label-columns",
+            "-L",
+            metavar="LABELS",
+            help="Labels to show as columns, separated by commas, as in kubectl; repeatable.",
         ),
     ] = None,
     sort: Annotated[
@@ -50,11 +60,12 @@ def nodes(
         typer.Option(
             "--sort-by",
             "--sort",
+            metavar="COLUMN",
             help=f"Sort by {', '.join(SORTS)}; a leading - reverses the order.",
             autocompletion=_complete_sort,
         ),
     ] = "name",
-    interval: Annotated[float, typer.Option(min=0.5, help="Seconds between updates.")] = 2.0,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.5, help="Time between updates.")] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
@@ -64,7 +75,7 @@ def nodes(
 ) -> None:
     """Show the nodes with requested resources, price and state, updated until q or Ctrl-C.
 
-    NodeClaims without a node are shown too, and nodes that node groups were asked for.
+    NodeClaims without a node are shown too, and nodes that node groups are about to add.
 
     Arrow keys, j, k, PgUp, PgDn, Home and End scroll; / filters by text.
 
@@ -73,11 +84,8 @@ def nodes(
     For example:
 
       tenon nodes
-
       tenon nodes --sort-by -cpu -p default -L team,topology.kubernetes.io/zone
-
       tenon nodes --filter spot --filter disrupting
-
       tenon nodes --once --json
     """
     with errors_as_one_line("nodes"):
@@ -92,11 +100,12 @@ def nodes(
             label_columns=split(label_columns),
         )
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            from cli import json_output, terminal  # noqa: PLC0415 (slow to import)
-            from cli.nodes import json_nodes, table, watch  # noqa: PLC0415 (the same)
+            with progress("Computing what is requested of the nodes"):
+                from cli import json_output, terminal  # noqa: PLC0415 (slow to import)
+                from cli.nodes import json_nodes, table, watch  # noqa: PLC0415 (the same)
 
-            console = terminal.console()
-            rows = watch.read_rows(observed)
+                console = terminal.console()
+                rows = watch.read_rows(observed)
             selected.check_pools(
                 {p.name for p in observed.snapshot.node_pools} | {n for r in rows.rows for n in (r.pool, r.group) if n}
             )

@@ -9,6 +9,7 @@ import typer
 
 from cli.cluster import source
 from cli.errors import UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
@@ -22,6 +23,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--what-if",
+            metavar="CHANGE",
             help="Plan for another number of replicas, deployment/web=50 (also statefulset/, replicaset/; "
             "NAMESPACE/NAME or --namespace), or with a file's NodePools, nodepool=FILE; repeatable.",
         ),
@@ -35,7 +37,9 @@ def plan(
         ),
     ] = None,
     namespace: source.Namespace = "default",
-    search: Annotated[float, typer.Option(min=0, help="Time limit of the consolidation search, in seconds.")] = 2.0,
+    search: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Time limit of the consolidation search.")
+    ] = 2.0,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
@@ -50,27 +54,29 @@ def plan(
     For example:
 
       tenon plan
-
       tenon plan --what-if deployment/web=50 --what-if nodepool=pools.yaml
-
       tenon plan --without spot
-
       tenon plan --without us-east-1a --json
 
-      kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses,daemonsets,pdb,pv,pvc,sc -A -o json | tenon plan -f -
+    From files:
+
+      kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses -Ao json >1.json
+      kubectl get daemonsets,pdb,pv,pvc,sc -Ao json >2.json
+      tenon plan --file 1.json --file 2.json
     """
     with (
         errors_as_one_line("plan"),
         source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed,
     ):
-        from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
-        from cli.plan import json_plan, output, what_if  # noqa: PLC0415 (the same)
+        with progress("Planning"):
+            from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
+            from cli.plan import json_plan, output, what_if  # noqa: PLC0415 (the same)
 
-        current = as_decided(observed)
-        changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
-        changed = what_if.apply(current, changes)
-        computed = _compute(current, changed, tuple(without or ()), search)
+            current = as_decided(observed)
+            changes = [what_if.parse(text, namespace=namespace) for text in what_if_changes or ()]
+            changed = what_if.apply(current, changes)
+            computed = _compute(current, changed, tuple(without or ()), search)
         if as_json:
             typer.echo(json_output.text("plan", json_plan.output(changed, computed)))
             return

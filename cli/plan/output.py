@@ -100,7 +100,7 @@ def _new_nodes(console: Console, plan: Plan) -> None:
         table.add_row(
             "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, node_group_of(pool) or pool,
             terminal.usd(same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
-            "–" if node_group_of(pool) else f"{len(same[0].instance_types)} types",
+            "–" if node_group_of(pool) else terminal.plural(len(same[0].instance_types), "type"),
         )  # fmt: skip
     console.print(table)
     _more(console, len(rows))
@@ -169,7 +169,8 @@ def _nodes(action: Command) -> str:
     names = [n.partition(".")[0] for n in action.nodes]
     if len(names) == 1:
         return names[0]
-    return f"{len(names)} nodes: {', '.join(names[:_MAX_NODE_NAMES])}{', …' if len(names) > _MAX_NODE_NAMES else ''}"
+    more = ", …" if len(names) > _MAX_NODE_NAMES else ""
+    return f"{terminal.plural(len(names), 'node')}: {', '.join(names[:_MAX_NODE_NAMES])}{more}"
 
 
 def _replacements(action: Command) -> str:
@@ -226,11 +227,12 @@ def _total(console: Console, plan: Plan) -> None:
     removed = set(plan.lost) | set(plan.disruption.nodes)
     added = len(plan.launches.new_node_claims) + sum(len(a.replacements) for a in plan.disruption.actions)
     nodes = len(plan.snapshot.nodes) + len(claims_without_node(plan.snapshot))
+    nodes_after = nodes - len(removed) + added
     change = after - plan.cost_before
     share = f", {change / plan.cost_before:+.0%}" if plan.cost_before else ""
     console.print(
         Text.assemble(
-            (f"{nodes:,} → {nodes - len(removed) + added:,} nodes", "bold"),
+            (f"{nodes:,} → {terminal.plural(nodes_after, 'node')}", "bold"),
             ", ",
             (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
             (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),

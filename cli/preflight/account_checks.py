@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from cli.preflight.finding import failed, passed
-from infra import assembly, function_sizes, resource_names
+from cli.preflight.finding import Finding, failed, passed
+from infra import assembly, function_sizes, installation, resource_names
 from infra.stack_options import OptionError
 from infra.template_limits import LimitError
 from shared.api import labels
@@ -16,7 +16,6 @@ from shared.aws import error_code
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from cli.preflight.finding import Finding
 
 AUTHENTICATION, TEMPLATE, CONCURRENCY = "authentication mode", "names and template", "concurrency quota"
 EBS_KEY, SPOT_ROLE = "default EBS key", "spot role"
@@ -64,9 +63,11 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
         **({"relay": "pod", "oidcProvider": issuer} if issuer else {}),
     }
     try:
-        assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region=region)
+        assembly.cached(cluster=cluster, root=installation.ROOT, context=context, region=region)
     except (LimitError, OptionError) as error:
         yield failed(TEMPLATE, str(error), "report it with the cluster's name, or choose other options")
+    except assembly.CdkMissingError as error:
+        yield Finding(check=TEMPLATE, status="unknown", summary="it can't be synthesised", action=str(error))
     except OSError as error:  # no Node.js, for example
         yield failed(TEMPLATE, f"it can't be synthesised: {error}", "install Node.js 20 or newer")
     else:

@@ -8,6 +8,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
 from cli.errors import FAILED, UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,15 +20,18 @@ _MARKS = {"passed": "✓", "failed": "✗", "unknown": "?"}
 
 
 def preflight(
-    name: Annotated[str, typer.Argument(help="The EKS cluster's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The EKS cluster's name.")],
     subnets: Annotated[
-        str, typer.Option(help="The subnets that the functions will run in (-c subnets), separated by commas.")
+        str,
+        typer.Option(
+            metavar="IDS", help="The subnets that the functions will run in (-c subnets), separated by commas."
+        ),
     ] = "",
     context: source.Context = "",
     region: source.Region = "",
     *,
     relay: Annotated[
-        str, typer.Option(help="What will watch the cluster (-c relay): function, pod or webhook.")
+        str, typer.Option(metavar="RELAY", help="What will watch the cluster (-c relay): function, pod or webhook.")
     ] = "function",
     as_json: source.Json = False,
 ) -> None:
@@ -38,19 +42,19 @@ def preflight(
     For example:
 
       tenon preflight prod --region eu-central-1
-
       tenon preflight prod --subnets subnet-1,subnet-2 --json
     """
     with errors_as_one_line("preflight"):
         if relay not in {"function", "pod", "webhook"}:
             raise UsageError(f"--relay={relay}: must be function, pod or webhook")
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+        with progress("Checking the cluster and its account"):
+            from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
 
-        reference = resolve(ClusterReference(context=context, cluster=name, region=region))
-        with live_reader.read_only_aws(reference):
-            in_subnets = [part.strip() for part in subnets.split(",") if part.strip()]
-            findings = list(_findings(reference, in_subnets, relay=relay))
+            reference = resolve(ClusterReference(context=context, cluster=name, region=region))
+            with live_reader.read_only_aws(reference):
+                in_subnets = [part.strip() for part in subnets.split(",") if part.strip()]
+                findings = list(_findings(reference, in_subnets, relay=relay))
         if as_json:
             from cli import json_output  # noqa: PLC0415 (slow to import)
 

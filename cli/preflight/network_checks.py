@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cli.preflight.finding import failed, passed
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ def free_addresses(client: Callable[[str], Any], subnets: Sequence[str]) -> Iter
         )
     else:
         free = sum(s["AvailableIpAddressCount"] for s in described)
-        yield passed(SUBNETS, f"{free:,} in {len(described)} subnets")
+        yield passed(SUBNETS, f"{free:,} in {plural(len(described), 'subnet')}")
 
 
 def reachability(

@@ -1,6 +1,6 @@
 """A recording as one HTML page that contains all its styles, scripts and data and makes no network requests.
 
-The charts are uPlot's (``cli.npm``).
+The charts are uPlot's (charts.py), whose license is in the page too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli import npm, terminal
+from cli import terminal
+from cli.report import charts
 from cli.report.recording import total_cost
 from shared.decision_log import INTERRUPTED
 
@@ -30,7 +31,11 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(recording: Recording) -> str:
-    """The page's HTML."""
+    """The page's HTML.
+
+    Raises:
+        CommandError: the charts' library isn't installed.
+    """
     parts = {
         "title": html.escape(recording.title),
         "span": html.escape(_span(recording)),
@@ -42,8 +47,8 @@ def page(recording: Recording) -> str:
         "launches": _launches(recording),
         "decisions": _decisions(recording),
         "data": _data(recording),
-        "styles": npm.text("uplot.css") + _asset("page.css"),
-        "scripts": npm.text("uplot.js") + "\n" + _asset("page.js"),
+        "styles": charts.read(charts.STYLES) + _asset("page.css"),
+        "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('page.js')}",
     }
     # in one pass, so that a placeholder in user data is never filled in
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))

@@ -20,7 +20,7 @@ def schema(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[COMMAND]...",
+            metavar="COMMAND",
             help="A command that has --json; default: list all.",
             autocompletion=_complete_command,
         ),
@@ -33,9 +33,7 @@ def schema(
     For example:
 
       tenon schema
-
       tenon schema nodes
-
       tenon schema shadow report
     """
     with errors_as_one_line("schema"):

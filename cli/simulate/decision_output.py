@@ -31,10 +31,11 @@ def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None
     price = sum(c.cheapest.price for c in decision.new_node_claims)
     on_new_nodes = sum(len(c.pods) for c in decision.new_node_claims)
     on_existing_nodes = sum(len(pods) for pods in decision.existing_nodes.values())
+    new_nodes = terminal.plural(len(decision.new_node_claims), "new node")
     if line := chunks_line(decision):
         console.print(line, markup=False)
     console.print(
-        f"{on_new_nodes} pods on {len(decision.new_node_claims)} new nodes for {price:.4f} USD/h, "
+        f"{terminal.plural(on_new_nodes, 'pod')} on {new_nodes} for {price:.4f} USD/h, "
         f"{on_existing_nodes} on existing nodes, {len(errors)} unschedulable",
         markup=False,
     )

@@ -8,6 +8,7 @@ import typer
 
 from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
 from cli.errors import FAILED, UsageError, errors_as_one_line
+from cli.progress import progress
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,22 +34,22 @@ def status(
     For example:
 
       tenon status
-
       tenon status --cluster prod --region eu-central-1 --json
     """
     with errors_as_one_line("status"):
-        from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
-        from cli.status import deployment  # noqa: PLC0415 (slow to import)
-        from shared import runtime  # noqa: PLC0415 (the same)
+        with progress("Reading the cluster and AWS"):
+            from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.status import deployment  # noqa: PLC0415 (slow to import)
+            from shared import runtime  # noqa: PLC0415 (the same)
 
-        reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
-        if not reference.cluster:
-            raise UsageError(live_reader.NO_CLUSTER_NAME)
-        now = runtime.current().now()
-        with live_reader.read_only_aws(reference):
-            snapshot, notes = _read_snapshot(reference, now)
-            deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)
+            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
+            if not reference.cluster:
+                raise UsageError(live_reader.NO_CLUSTER_NAME)
+            now = runtime.current().now()
+            with live_reader.read_only_aws(reference):
+                snapshot, notes = _read_snapshot(reference, now)
+                deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)
         if as_json:
             from cli import json_output  # noqa: PLC0415 (slow to import)
 

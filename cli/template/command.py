@@ -25,7 +25,9 @@ Settings = Annotated[
 def template(
     name: Name,
     settings: Settings = None,
-    region: Annotated[str, typer.Option(help="The stack's AWS Region; without it, for any Region.")] = "",
+    region: Annotated[
+        str, typer.Option(metavar="REGION", help="The stack's AWS Region; without it, for any Region.")
+    ] = "",
 ) -> None:
     """Print the CloudFormation template for a cluster. Nothing is read from AWS or uploaded.
 
@@ -35,7 +37,6 @@ def template(
     For example:
 
       tenon template prod > template.json
-
       tenon template prod -c relay=webhook -c clusterSide=printed
     """
     with errors_as_one_line("template"):
@@ -52,8 +53,10 @@ def template(
 
 def publish(
     name: Name,
-    bucket: Annotated[str, typer.Option(help="Your S3 bucket, in the Region of the stack.", show_default=False)],
-    prefix: Annotated[str, typer.Option(help="A folder in the bucket.", show_default=False)] = "",
+    bucket: Annotated[
+        str, typer.Option(metavar="BUCKET", help="Your S3 bucket, in the Region of the stack.", show_default=False)
+    ],
+    prefix: Annotated[str, typer.Option(metavar="PREFIX", help="A folder in the bucket.", show_default=False)] = "",
     settings: Settings = None,
     file: Annotated[
         Path | None, typer.Option("--template", metavar="FILE", help="Write the template to a file too.")
@@ -67,7 +70,6 @@ def publish(
     For example:
 
       tenon publish prod --bucket my-artifacts --prefix tenon
-
       tenon publish prod --bucket my-artifacts --template template.json
     """
     with errors_as_one_line("publish"):

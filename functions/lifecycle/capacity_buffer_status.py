@@ -25,6 +25,7 @@ from shared.disruption.simulated_scheduling import initialized_node_names
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
@@ -128,6 +129,10 @@ def status(resolved: ResolvedBuffer, room: ChunkRoom, *, now: datetime) -> Capac
     )
 
 
+def _all_fit(chunks: int) -> str:
+    return "its chunk fits" if chunks == 1 else f"all {chunks} chunks fit"
+
+
 def _provisioning(resolved: ResolvedBuffer, room: ChunkRoom) -> tuple[str, str]:
     """The reason and the message of the condition Provisioning."""
     if resolved.template is None:
@@ -135,8 +140,8 @@ def _provisioning(resolved: ResolvedBuffer, room: ChunkRoom) -> tuple[str, str]:
     if not resolved.chunks:
         return BUFFER_EMPTY, "the buffer has no chunks"
     if room.fitting == resolved.chunks:
-        return FITS_EXISTING_CAPACITY, f"all {resolved.chunks} chunks fit on existing nodes"
-    message = f"{room.fitting} of {resolved.chunks} chunks fit on existing nodes"
+        return FITS_EXISTING_CAPACITY, f"{_all_fit(resolved.chunks)} on existing nodes"
+    message = f"{room.fitting} of {plural(resolved.chunks, 'chunk')} fit on existing nodes"
     if room.coming:
         message += f", {room.coming} on nodes that are coming"
     if room.unschedulable:

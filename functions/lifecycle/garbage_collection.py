@@ -23,6 +23,7 @@ from shared.api.meta import EventReason, condition, with_condition
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.launch import boot_failures
+from shared.plurals import plural
 from shared.termination import garbage, requeue
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _delete_nodeclaims(sweep: _Sweep, confirmed: Sequence[NodeClaim], why: Mappi
     """Delete the confirmed NodeClaims within the limit, and write condition GarbageCollectable to the others."""
     context = sweep.context
     confirmed_names = [c.name for c in confirmed]
-    why_kept = f"one sweep deletes at most {sweep.limit} NodeClaims"
+    why_kept = f"one sweep deletes at most {plural(sweep.limit, 'NodeClaim')}"
     if context.pause is not None:
         why_kept = context.pause.message
     deleted = {c.name for c in sweep.within_limit(confirmed, names=confirmed_names)}

@@ -18,6 +18,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.plurals import plural
 from shared.provisioning.provisioner import Provisioner
 from shared.settings import read
 
@@ -92,7 +93,9 @@ def _watch_relay(*, heard: bool, waiting: int) -> None:
     since = silent.setdefault("since", now)
     if now - since >= _SILENT:
         minutes = (now - since).total_seconds() / 60
-        metrics.report_unwell("relay-silent", f"{waiting} pods wait, and no hint came for {minutes:.0f} minutes")
+        metrics.report_unwell(
+            "relay-silent", f"{plural(waiting, 'pod')} pending, and no hint came for {minutes:.0f} minutes"
+        )
 
 
 def _emit_metrics(report: ProvisioningReport) -> None:

@@ -18,6 +18,7 @@ from shared.api.nodeclass import READY
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
 from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -116,8 +117,9 @@ def _notes(
     if not scaling:
         yield "No node is scaled by Karpenter, EKS Auto Mode or Cluster Autoscaler: there is nothing to compare with."
     if derived.pools:
+        are = "is" if len(derived.pools) == 1 else "are"
         yield (
-            f"{len(derived.pools)} NodePools are derived from the nodes of {' and '.join(scaling)}; "
+            f"{plural(len(derived.pools), 'NodePool')} {are} derived from the nodes of {' and '.join(scaling)}; "
             "name your own by -c shadowPools=FILE."
         )
     for pool, why in sorted(resolved.not_ready.items()):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import boto3
 import msgspec
 
+from infra import installation
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from shared import runtime
@@ -91,4 +92,4 @@ def _path(region: str, seed: int) -> Path:
         for file in files:
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(file.read_bytes())
-    return CHECKOUT / "build" / "catalog" / f"{digest.hexdigest()[:16]}.bin"
+    return installation.build_folder(installation.ROOT) / "catalog" / f"{digest.hexdigest()[:16]}.bin"

@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 import contextlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from infra import assembly, cluster_manifests, resource_names, stack_options
+from infra import assembly, cluster_manifests, installation, resource_names, stack_options
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.clock import Clock
@@ -28,6 +27,7 @@ from shared.cluster.connect import ClusterInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
+    from pathlib import Path
     from types import TracebackType
 
     from local.aws.invocation import Invocation
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from relay.relay import Relay
 
-_CHECKOUT = Path(__file__).resolve().parent.parent.parent
 _REGION = "us-east-1"
 _VERSION = "1.34"
 
@@ -136,7 +135,7 @@ class FleetWorld:
                 endpoint=info.endpoint,
                 certificate_authority=info.certificate_authority,
             )
-        self.aws.deploy(assembly.cached(cluster="", root=_CHECKOUT, context=self._context))
+        self.aws.deploy(assembly.cached(cluster="", root=installation.ROOT, context=self._context))
         for member in self.clusters.values():
             name = resource_names.stack(member.name)
             member.stack = next(stack for stack in self.aws.stacks if stack.stack == name)

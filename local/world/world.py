@@ -9,11 +9,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import gc
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from infra import assembly, cluster_manifests, stack_options
-from local.aws.account import ROLE, SERVICE_CIDR
+from infra import assembly, cluster_manifests, installation, stack_options
+from local.aws.account import SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.clock import Clock, RealTimeClock
 from local.faults import Faults
@@ -29,6 +28,7 @@ from local.world.kubernetes_faults import kubernetes_client_crashes
 from local.world.managed_node_drains import ManagedNodeDrains
 from local.world.options import Options
 from local.world.quiescence import ActivityMonitor, unfinished
+from local.world.stack_context import stack_context
 from local.world.timeline import Timeline
 from local.world.world_errors import DeniedRequestsError, DroppedInvocationsError
 from shared.cluster.connect import ClusterInfo
@@ -36,6 +36,7 @@ from shared.cluster.connect import ClusterInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
+    from pathlib import Path
     from types import TracebackType
 
     from local.aws.sqs_queues import Message
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
     from relay.relay import Relay
     from shared.cluster.resources import Resource
-
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
 
 class World:
@@ -123,17 +122,9 @@ class World:
             endpoint=self.control_plane.url,
             certificate_authority=self._certificate_authority(),
         )
-        context = {
-            "bundle": "source",
-            "clusterSide": "printed",
-            "nodeRoles": ROLE.format(cluster=self.cluster),
-            # Every metric is written, so that tests see them.
-            "observability": "full",
-            "relay": "pod",
-            **webhook_calls.with_digest(self.options.context),
-        }
+        context = stack_context(self.cluster, self.options.context)
         self._has_relay_pod = context["relay"] == "pod"
-        stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=CHECKOUT, context=context))
+        stack = self.aws.deploy(assembly.cached(cluster=self.cluster, root=installation.ROOT, context=context))
         self.control_plane.authenticate_functions(stack)
         for observer in (self.timeline, self._activity):
             self.aws.calls.observe(observer.call)

@@ -11,6 +11,8 @@ import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from shared.plurals import plural
+
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -117,8 +119,8 @@ def parse_cron(text: str) -> Schedule:
     parts = MACROS.get(stripped, stripped).split()
     if len(parts) != len(_FIELDS):
         raise CronError(
-            f'"{text}" is not a schedule: it has {len(parts)} fields, but minute, hour, day of month, month and '
-            f"day of week are needed (or a macro such as @daily)"
+            f'"{text}" is not a schedule: it has {plural(len(parts), "field")}, but minute, hour, day of month, '
+            f"month and day of week are needed (or a macro such as @daily)"
         )
     minutes, hours, days, months, weekdays = (
         _values(part, field, text) for part, field in zip(parts, _FIELDS, strict=True)

@@ -21,6 +21,7 @@ from shared.disruption.savings import (
     combined_duration,
 )
 from shared.disruption.simulated_scheduling import simulate_scheduling
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,10 +143,10 @@ class ConsolidationSearch:
         price = float(self.matrix.price[list(self.best)].sum())
         replacement_price = sum(c.cheapest.price for c in self.replacements)
         savings = price - replacement_price
-        nodes = f"{len(removed)} node{'s' if len(removed) > 1 else ''} at ${price:.4f}/h"
+        nodes = f"{plural(len(removed), 'node')} at ${price:.4f}/h"
         verb = f"replaced by {len(self.replacements)} at ${replacement_price:.4f}/h" if self.replacements else "deleted"
         pod_count = sum(len(c.pods) for c in removed)
-        message = f"{nodes} {verb}: saves ${savings:.4f}/h, moves {pod_count} pod{'' if pod_count == 1 else 's'}"
+        message = f"{nodes} {verb}: saves ${savings:.4f}/h, moves {plural(pod_count, 'pod')}"
         if evidence := self._evidence(removed):
             hours = combined_duration(
                 [self.durations[i] for i in self.best], self.matrix.price[list(self.best)].tolist()

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from shared.api.meta import Struct
 from shared.disruption.workloads import Load, Workload, pool_loads
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +65,7 @@ class ScaleIn(Struct):
     def __str__(self) -> str:
         """The scale-in in a sentence for users."""
         if self.after == 0 and self.workload.startswith(("Job ", "CronJob ")):
-            return f"{self.workload} ended at {self.at:%H:%M} UTC ({self.before} pods)"
+            return f"{self.workload} ended at {self.at:%H:%M} UTC ({plural(self.before, 'pod')})"
         return f"{self.workload} scaled in from {self.before} to {self.after} at {self.at:%H:%M} UTC"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api.nodeclaim import expiration_time
 from shared.disruption.command import Blocker
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +111,7 @@ class ConsolidationOption:
         message = self._rule_violation() or (
             f"saving ${self.savings:.4f}/h for an expected {max(self.duration):.1f} h"
             f"{f' ({self.evidence})' if self.evidence else ''} is less than the disruption cost of ${self._cost:.4f} "
-            f"(moving {self.pod_count} pods, and running both nodes for a while)"
+            f"(moving {plural(self.pod_count, 'pod')}, and running both nodes for a while)"
         )
         return Blocker(message=message)
 

@@ -15,6 +15,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Affinity, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus, Toleration
 from shared.api.meta import Condition, LabelSelector, ObjectMeta
 from shared.api.pods import is_daemon
+from shared.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -60,7 +61,9 @@ def missing_replicas(
         claims, error = plan_nodes(pool, missing, snapshot, instance_types, not_ready)
         planned += claims
         if error:
-            errors[pool.name] = f"{missing - len(claims)} of {pool.spec.replicas} replicas can't be launched: {error}"
+            errors[pool.name] = (
+                f"{missing - len(claims)} of {plural(pool.spec.replicas or 0, 'replica')} can't be launched: {error}"
+            )
     return tuple(planned), errors
 
 

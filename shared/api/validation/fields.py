@@ -18,6 +18,7 @@ from shared.api.labels import integer
 from shared.api.nodepool import MAX_REQUIREMENTS
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import COMPARISONS, IN, NOT_IN
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -69,7 +70,7 @@ def within(path: str, value: int | None, low: int, high: int | None = None) -> I
 def at_most(path: str, count: int, most: int) -> Iterator[str]:
     """The length of a list."""
     if count > most:
-        yield f"{path}: has {count} entries; allowed are at most {most}"
+        yield f"{path}: has {plural(count, 'entry')}; allowed are at most {most}"
 
 
 def duration(path: str, value: str | None, *, never: bool = False) -> Iterator[str]:
@@ -210,7 +211,8 @@ def _min_values(at: str, req: NodeSelectorRequirement) -> Iterator[str]:
     yield from within(f"{at}.minValues", req.min_values, 1, MAX_MIN_VALUES)
     distinct = len(set(req.values))
     if req.operator == IN and distinct and req.min_values > distinct:
-        yield f"{at}.minValues: {req.min_values} is more than the {distinct} values given; allowed is 1 to {distinct}"
+        given = plural(distinct, "value")
+        yield f"{at}.minValues: {req.min_values} is more than the {given} given; allowed is 1 to {distinct}"
 
 
 def taints(path: str, given: Sequence[Taint]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from shared.api.labels import HOSTNAME
 from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
+from shared.plurals import plural
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.requirements import node_selector_requirements
 from shared.scheduling.state.instance_type_arrays import allowed_in
@@ -88,7 +89,7 @@ def _by_reason(criteria: Mapping[str, str]) -> list[str]:
     clauses = [f"{pool_title(*names)}: {reason}" for reason, names in pools_by_reason.items()]
     if len(clauses) <= _MAX_LISTED:
         return clauses
-    return [*clauses[:_MAX_LISTED], f"and {len(clauses) - _MAX_LISTED} more reasons"]
+    return [*clauses[:_MAX_LISTED], f"and {plural(len(clauses) - _MAX_LISTED, 'more reason')}"]
 
 
 class _NodePoolCheck:
@@ -153,7 +154,7 @@ class _NodePoolCheck:
             return "the NodePool's requirements exclude all instance types"
         if np.isfinite(template.instance_types.price[allowed][:, offerings]).any():
             return "DaemonSets leave no capacity on any instance type"
-        return f"none of {int(allowed.sum())} instance types has an available offering"
+        return f"none of {plural(int(allowed.sum()), 'instance type')} has an available offering"
 
     def _filter_by_labels(self, requirements: Requirements, options: Ints) -> tuple[str, Ints, Bools]:
         """What each label excludes, as a sentence; the launch options left; and the offerings that labels allow."""
@@ -182,7 +183,7 @@ class _NodePoolCheck:
             if unavailable:
                 steps.append(f"{label} leaves {unavailable} without an available offering")
             options = options[kept]
-        return ", ".join([f"of {total} instance types", *steps]), options, offerings
+        return ", ".join([f"of {plural(total, 'instance type')}", *steps]), options, offerings
 
     def _insufficient(self, options: Ints) -> str:
         """The resource that no instance type has enough of, with what is requested and the nearest miss."""
@@ -246,7 +247,7 @@ class _NodePoolCheck:
         }
         unmet = [key for key, least in sorted(template.min_values.items()) if counts[key] < least]
         details = "; ".join(
-            f"{key} requires {template.min_values[key]} values, instance types for the pod have {counts[key]}"
+            f"{key} requires {plural(template.min_values[key], 'value')}, instance types for the pod have {counts[key]}"
             for key in unmet or sorted(template.min_values)
         )
         return f"minValues not met: {details}"

@@ -166,6 +166,49 @@ def test_of_several_nodepools_the_nearest_comes_first(tmp_path: Path, tenon: Cal
     assert result.out.index("NodePool b\n") < result.out.index("NodePool a\n")
 
 
+def requiring(name: str, key: str, *values: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 (of pool)
+    node_pool = pool(name, **options)
+    node_pool["spec"]["template"]["spec"]["requirements"].append({"key": key, "operator": "In", "values": list(values)})
+    return node_pool
+
+
+TYPE = "node.kubernetes.io/instance-type"
+NEAREST: dict[str, tuple[dict[str, str], list[dict[str, Any]], str]] = {
+    "the larger instance types": (
+        {"cpu": "64"},
+        [requiring("a", TYPE, "m5.large"), requiring("b", TYPE, "m5.xlarge"), requiring("c", TYPE, "m5.large")],
+        "NodePool b (the nearest of 3): ",
+    ),
+    "limits rather than too small types": (
+        {"cpu": "3"},
+        [requiring("a", TYPE, "m5.large"), requiring("b", TYPE, "m5.xlarge", limits={"cpu": "3"})],
+        "NodePool b (the nearest of 2): exceeds its limits",
+    ),
+    "limits rather than a taint": (
+        {"cpu": "3"},
+        [pool("a", taint="dedicated"), pool("b", limits={"cpu": "3"})],
+        "NodePool b (the nearest of 2): exceeds its limits",
+    ),
+    "a resource that is short rather than missing": (
+        {"nvidia.com/gpu": "4"},
+        [requiring("a", TYPE, "m5.large"), requiring("b", TYPE, "g5.large")],
+        "NodePool b (the nearest of 2): ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NEAREST)
+def test_of_nodepools_that_fail_as_many_checks_the_nearest_is_named(
+    case: str, tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
+    amounts, pools, reason = NEAREST[case]
+    file = tmp_path / "cluster.json"
+    types = [*TYPES, machine("g5.large", 2, available=True, **{"nvidia.com/gpu": "1"})]
+    file.write_text(json.dumps({"objects": [pod(requests=amounts), *pools], "instanceTypes": types}))
+    result = tenon("explain", "pod", "shop/web", "-f", str(file))
+    assert result.lines[1].startswith(f"  {reason}"), result.out
+
+
 def test_constraints_that_only_fail_together_have_their_own_criterion(
     tmp_path: Path, tenon: Callable[..., CommandResult]
 ) -> None:

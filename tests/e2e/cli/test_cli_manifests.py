@@ -45,3 +45,13 @@ def test_half_of_the_url_or_a_guessable_path_is_refused(tmp_path: Path) -> None:
         assert result.code == 2
         assert why in result.err
         assert "secret" not in result.err
+
+
+def test_names_of_every_partition_and_of_new_regions_are_accepted() -> None:
+    role = "arn:aws-us-gov:iam::123456789012:role/path/relay+1"
+    image = "123456789012.dkr.ecr.us-gov-west-1.amazonaws.com:443/team/tenon-relay:0.1.0@sha256:" + "0a" * 32
+    result = call("manifests", "1-Prod_x", "--region", "us-gov-east-1", "--image", image, "--role-arn", role)
+    assert result.code == 0, result.err
+    assert role in result.out
+    assert image in result.out
+    assert call("manifests", "prod", "--region", "eu-central-7").code == 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from cli.report import charts
 from cli.report.page import page
 from cli.report.recording import (
     Mark,
@@ -306,3 +307,20 @@ def test_an_invalid_recording_is_reported_in_one_line(content: str | None, messa
     assert done.code == 2
     assert message in done.err
     assert done.err.count("\n") == 1
+
+
+def test_without_uplot_the_command_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(charts, "INSTALLED", tmp_path)
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(RUN))
+    for command in (["report", str(tmp_path / "run.json"), "-o"], ["demo", "--report"]):
+        done = call(*command, str(tmp_path / "run.html"))
+        assert done.code == 1
+        assert "uPlot, which isn't installed: run `make setup`" in done.err
+        assert done.err.count("\n") == 1
+        assert not (tmp_path / "run.html").exists()
+
+
+def test_the_page_has_the_license_of_its_charts() -> None:
+    html = page(RUN)
+    assert charts.read(charts.LICENSE) in html
+    assert "Permission is hereby granted" in html

@@ -61,7 +61,7 @@ def test_a_plain_pool_and_class_have_no_problems() -> None:
         ({"operator": "In", "values": ["a b"]}, 'values[0]: "a b" is not a label value'),
         ({"operator": "In", "values": ["a"], "minValues": 0}, "minValues: 0 is not allowed; allowed is 1 to 50"),
         ({"operator": "Exists", "minValues": 51}, "minValues: 51 is not allowed; allowed is 1 to 50"),
-        ({"operator": "In", "values": ["a", "a"], "minValues": 2}, "minValues: 2 is more than the 1 values given"),
+        ({"operator": "In", "values": ["a", "a"], "minValues": 2}, "minValues: 2 is more than the 1 value given"),
         ({"key": "-x", "operator": "Exists"}, 'key: "-x" is not a label key'),
         ({"key": "a/b/c", "operator": "Exists"}, 'key: "a/b/c" is not a label key'),
         ({"key": "x" * 64, "operator": "Exists"}, f'key: "{"x" * 64}" is not a label key'),

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("bench", "cli", "docs", "functions", "infra", "local", "relay", "shared")
+PACKAGES = ("bench", "cli", "distribution", "docs", "functions", "infra", "local", "relay", "shared")
 
 
 def modules(*packages: str) -> list[Path]:

@@ -1,0 +1,1 @@
+"""How the wheel is built; no part of it."""

@@ -1,0 +1,56 @@
+"""The files that a wheel has beside its modules: ``python -m distribution.assets FOLDER`` writes them.
+
+They are the synthesised stacks of ``tenon demo``, which then needs no CDK and no Node.js, and uPlot, which draws the
+report's charts. Both are made from pinned packages each time, so the repository has no copies.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cli.demo.request import DemoRequest
+from cli.report import charts
+from infra import assembly
+from local.world.stack_context import stack_context
+
+_ROOT = Path(__file__).resolve().parent.parent
+RELAYS = ("function", "pod")
+"""What watches the cluster in the demo: the function, or the pod in clusters of users and in comparisons."""
+
+
+def write(packages: Path) -> None:
+    """Write the files below the folder with the packages of a wheel.
+
+    Raises:
+        OSError: Node.js or npm isn't installed.
+        CalledProcessError: npm can't install uPlot.
+    """
+    cluster = DemoRequest().cluster
+    for relay in RELAYS:
+        context = stack_context(cluster, {"relay": relay})
+        with tempfile.TemporaryDirectory() as temporary:
+            synthesised = assembly.synthesise(cluster=cluster, out=Path(temporary) / "assembly", context=context)
+            folder = packages / "infra" / assembly.IN_WHEEL.name / assembly.name_in_wheel(cluster, context)
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in (synthesised / "manifest.json", *synthesised.glob("*.template.json")):
+                shutil.copyfile(path, folder / path.name)
+    _write_charts(packages / "cli" / "report" / "page" / charts.IN_WHEEL)
+
+
+def _write_charts(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in ("package.json", "package-lock.json", ".npmrc"):
+            shutil.copyfile(_ROOT / name, Path(temporary) / name)
+        quietly = ["--silent", "--ignore-scripts", "--no-audit", "--no-fund"]
+        subprocess.run(["npm", "ci", "--omit=dev", "--prefer-offline", *quietly], cwd=temporary, check=True)  # noqa: S603, S607 (our own arguments, the user's npm)
+        for name in (charts.SCRIPT, charts.STYLES, charts.LICENSE):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(temporary) / "node_modules" / "uplot" / name, target / name)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,62 @@
+"""A virtual environment with a wheel and exactly the distributions that it declares, taken from the running one.
+
+Nothing is downloaded: each declared distribution, and each that those declare, is a link. What isn't declared can't be
+imported, which an installation into the running environment would not show.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def closure(requirements: Iterable[str]) -> set[str]:
+    """The names of the distributions that these requirements need on this machine, with those of their extras."""
+    pending = [Requirement(text) for text in requirements]
+    seen: set[tuple[str, str]] = set()
+    while pending:
+        requirement = pending.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        for extra in ("", *requirement.extras):
+            name = canonicalize_name(requirement.name)
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            for text in importlib.metadata.requires(name) or ():
+                needed = Requirement(text)
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    needed.marker = None
+                    pending.append(needed)
+    return {name for name, _ in seen}
+
+
+def create(folder: Path, wheel: Path) -> Path:
+    """Create the environment in the folder; the folder of its commands."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
+    # a checkout on PYTHONPATH would count as installed
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], env=environ, check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    metadata = next(packages.glob("tenon-*.dist-info")) / "METADATA"
+    declared = importlib.metadata.PathDistribution(metadata.parent).requires or []
+    for name in closure(declared):
+        for path in importlib.metadata.distribution(name).files or ():
+            top = path.parts[0]
+            link = packages / top
+            if top in {"..", "__pycache__"} or link.exists():
+                continue
+            link.symlink_to(Path(str(importlib.metadata.distribution(name).locate_file(top))).resolve())
+    return python.parent

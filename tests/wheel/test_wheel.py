@@ -1,0 +1,141 @@
+"""The wheel, as `pipx install tenon` installs it: its commands work without a checkout, the CDK and Node.js."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.code.source import ROOT
+from tests.wheel import building, isolated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.long
+KEPT_TIMEOUT = 120
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from the repository's files and the installed packages."""
+    return building.wheel(tmp_path_factory.mktemp("wheel"))
+
+
+class Installed:
+    """The installed command, run in a folder elsewhere by a user who has no other tools on PATH."""
+
+    def __init__(self, commands: Path, home: Path) -> None:
+        self.tenon = commands / "tenon"
+        self.home = home
+        self.environ = {"PATH": str(commands), "HOME": str(home), "LANG": "C.UTF-8", "COLUMNS": "120"}
+
+    def run(self, *arguments: str, code: int = 0, **environ: str) -> str:
+        """The standard output of a command that ends with the exit code."""
+        done = subprocess.run(
+            [self.tenon, *arguments],
+            cwd=self.home,
+            env={**self.environ, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "home").mkdir()
+    return Installed(isolated.create(folder / "venv", wheel), folder / "home")
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(installed: Installed) -> Iterator[Path]:
+    """That of a demo that stays up."""
+    process = subprocess.Popen(
+        [installed.tenon, "demo", "--keep", "--scale", "inflate=2"],
+        cwd=installed.home,
+        env={**installed.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        lines = iter(process.stdout.readline, "")
+        yield next(installed.home / line.split("=", 1)[1].strip() for line in lines if "export KUBECONFIG=" in line)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=KEPT_TIMEOUT)
+
+
+def test_it_has_the_demos_stacks_and_the_charts_and_nothing_that_needs_the_checkout(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"cli", "functions", "infra", "local", "relay", "shared"}
+    assert len([n for n in names if re.fullmatch(r"infra/assemblies/\w+/tenon-demo\.template\.json", n)]) == 2
+    assert "cli/report/page/uplot/dist/uPlot.iife.min.js" in names
+    assert "cli/report/page/uplot/LICENSE" in names
+    assert "cli/demo/manifests/spot-default.yaml" in names
+
+
+def test_version(installed: Installed) -> None:
+    assert installed.run("--version") == "tenon 0.1.0\n"
+
+
+def test_demo_and_its_report(installed: Installed) -> None:
+    result = json.loads(installed.run("demo", "--json", "--report", "run.html"))
+    assert result["pods_scheduled"] == 5
+    assert result["instances_left"] == 0
+    html = (installed.home / "run.html").read_text()
+    assert "uPlot" in html
+    assert len(html) > 50_000
+
+
+def test_demo_with_an_interruption_compares_with_a_second_cluster(installed: Installed) -> None:
+    result = json.loads(installed.run("demo", "--json", "--interrupt", "spot=1", "--scale", "inflate=2"))
+    assert result["interruptions"]["warned"] == 1
+
+
+def test_catalog(installed: Installed) -> None:
+    (entry,) = json.loads(installed.run("catalog", "m5.large", "--json"))
+    assert entry["name"] == "m5.large"
+    assert entry["capacity"]["cpu"] == "2"
+
+
+def test_simulate(installed: Installed) -> None:
+    shutil.copyfile(ROOT / "tests/scenarios/data/000-plain-10.json.gz", installed.home / "problem.json.gz")
+    assert re.search(r"\d+ pods on \d+ new nodes? for", installed.run("simulate", "problem.json.gz"))
+
+
+def test_plan_and_explain_of_a_demo_that_stays_up(installed: Installed, kubeconfig: Path) -> None:
+    assert installed.home in kubeconfig.parents
+    config = str(kubeconfig)
+    assert "demo in us-east-1 · 1 node · 2 pods" in installed.run("plan", KUBECONFIG=config)
+    assert "default can launch nodes" in installed.run("explain", "nodepool", "default", KUBECONFIG=config)
+    assert "default" in installed.run("nodes", "--once", KUBECONFIG=config)
+
+
+def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:
+    findings = json.loads(installed.run("preflight", "demo", "--json", code=1, KUBECONFIG=str(kubeconfig)))
+    (template,) = [finding for finding in findings if finding["status"] == "unknown"]
+    assert "pipx install 'tenon[infra]'" in template["action"]
+
+
+def test_manifests_and_help(installed: Installed) -> None:
+    assert "kind: CustomResourceDefinition" in installed.run("manifests", "prod")
+    assert "Usage: tenon plan [OPTIONS]" in installed.run("plan", "--help")
+
+
+def test_the_cdk_is_left_to_an_extra(installed: Installed) -> None:
+    (packages,) = installed.tenon.parent.parent.glob("lib/python*/site-packages")
+    assert not (packages / "aws_cdk").exists()
+    assert (packages / "moto").exists()
