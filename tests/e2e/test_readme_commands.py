@@ -36,6 +36,7 @@ OF_CLUSTER = {
     "tenon plan --what-if deployment/web=50": "web",
     "tenon explain pod web-7d9f8-x2kq": "is unschedulable",
     "tenon nodes": "1 node",
+    "tenon export --once": "karpenter_nodes_allocatable",
 }
 BY_TARGET = {
     "make demo",
@@ -46,6 +47,7 @@ BY_TARGET = {
     "make docs",
     "make setup",
     "make bench",
+    "make wheel",
 }
 """make says what each would run; CI runs the first two whole."""
 ELSEWHERE = {

@@ -64,7 +64,7 @@ def published(aws: None, code: None, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def objects() -> dict[str, Any]:
-    listed = boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET)["Contents"]
+    listed = boto3.client("s3", REGION).list_objects_v2(Bucket=BUCKET).get("Contents", [])
     return {str(item["Key"]): item["LastModified"] for item in listed}
 
 
