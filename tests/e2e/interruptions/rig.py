@@ -100,9 +100,16 @@ def claim_annotations(world: World, node: str) -> dict[str, str]:
     return annotations
 
 
+def _table(world: World) -> str:
+    return world.aws.deployed.function("interruption").environ["TENON_TABLE_NAME"]
+
+
 def decisions_about(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
-    table = world.aws.deployed.function("interruption").environ["TENON_TABLE_NAME"]
-    return decision_log.latest(aws.dynamodb(), table, node)
+    return decision_log.latest(aws.dynamodb(), _table(world), node)
+
+
+def launches(world: World) -> tuple[decision_log.LaunchRecord, ...]:
+    return decision_log.launches_since(aws.dynamodb(), _table(world), world.clock.now() - timedelta(hours=1))
 
 
 def is_deleting(world: World, node: str) -> bool:

@@ -24,6 +24,7 @@ from tests.e2e.interruptions.rig import (
     fill,
     instance_of,
     is_deleting,
+    launches,
     send,
     since,
     small_nodes,
@@ -49,6 +50,8 @@ def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement
     (decision,) = decisions_about(world, full)
     assert (decision.outcome, decision.reason) == ("taken", "Interrupted")
     assert decision.why.startswith("EC2 interrupts spot instance i-")
+    *first, replacement = launches(world)
+    assert 0 < replacement.before < sum(record.bought for record in first)  # without the node that goes
     assert_no_failures(world)
 
 
