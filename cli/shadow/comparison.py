@@ -27,23 +27,25 @@ class FleetCost(msgspec.Struct, frozen=True, kw_only=True):
     unpriced_hours: float
 
 
-class OfferingCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fleet ran of one offering."""
+class OfferingUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a fleet ran instances of an offering, and what they cost in USD."""
 
+    instance_type: str
+    zone: str
+    capacity_type: str
     fleet: Fleet
-    offering: Offering
     instance_hours: float
     dollars: Decimal
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowTotal(msgspec.Struct, frozen=True, kw_only=True):
     """Both fleets over some days. ``saved`` is USD, negative where Tenon's fleet costs more."""
 
     real: FleetCost
     shadow: FleetCost
     unscaled: FleetCost
     saved: Decimal
-    offerings: list[OfferingCost]
+    offerings: list[OfferingUse]
     seconds: int
     gap_seconds: int
     skipped_seconds: int
@@ -66,7 +68,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return float(self.saved / self.real.dollars) if self.real.dollars else None
 
 
-def compare(days: Sequence[Day]) -> Comparison:
+def compare(days: Sequence[Day]) -> ShadowTotal:
     """The comparison over these days together."""
     costs = {fleet: _cost(days, fleet) for fleet in FLEETS}
     exact = {fleet: _dollars(days, fleet) for fleet in FLEETS}
@@ -81,12 +83,12 @@ def compare(days: Sequence[Day]) -> Comparison:
         "seconds", "gap_seconds", "skipped_seconds", "runs", "adopted", "launched", "moved", "real_started",
         "real_ended", "waited_pods", "waited_seconds", "for_new_nodes", "unplaced_pods", "unplaced_seconds",
     )  # fmt: skip
-    return Comparison(
+    return ShadowTotal(
         real=costs["real"],
         shadow=costs["shadow"],
         unscaled=costs["unscaled"],
         saved=to_cents(exact["real"] - exact["shadow"]),
-        offerings=sorted(_offerings(days), key=lambda o: (-o.dollars, o.fleet, o.offering)),
+        offerings=sorted(_offerings(days), key=_order),
         removed=dict(sorted(removed.items())),
         **{field: total(field) for field in sums},
     )
@@ -104,7 +106,7 @@ def _cost(days: Sequence[Day], fleet: Fleet) -> FleetCost:
     )
 
 
-def _offerings(days: Iterable[Day]) -> Iterable[OfferingCost]:
+def _offerings(days: Iterable[Day]) -> Iterable[OfferingUse]:
     seconds: Counter[tuple[Fleet, Offering]] = Counter()
     dollars: dict[tuple[Fleet, Offering], Fraction] = {}
     for used in (used for day in days for used in day.usage):
@@ -113,9 +115,14 @@ def _offerings(days: Iterable[Day]) -> Iterable[OfferingCost]:
         priced = Fraction(used.price) * used.seconds / _HOUR if used.price != UNPRICED else Fraction()
         dollars[key] = dollars.get(key, Fraction()) + priced
     for (fleet, offering), exact in dollars.items():
-        yield OfferingCost(
+        yield OfferingUse(
+            **msgspec.structs.asdict(offering),
             fleet=fleet,
-            offering=offering,
             instance_hours=round(seconds[fleet, offering] / _HOUR, 2),
             dollars=to_cents(exact),
         )
+
+
+def _order(use: OfferingUse) -> tuple[object, ...]:
+    """The dearest first."""
+    return -use.dollars, use.fleet, use.instance_type, use.zone, use.capacity_type

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.shadow.comparison import Comparison, FleetCost, compare
-from shared.shadow.ledger import Fleet
+from cli.shadow.comparison import ShadowTotal, compare
 
 if TYPE_CHECKING:
     from cli.shadow.days import ShadowDays
     from shared.shadow.ledger import Day, Event
-
-
-class OfferingUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a fleet ran instances of an offering, and what they cost in USD."""
-
-    instance_type: str
-    zone: str
-    capacity_type: str
-    fleet: Fleet
-    instance_hours: float
-    dollars: Decimal
 
 
 class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,31 +35,6 @@ class ShadowEvent(msgspec.Struct, frozen=True, kw_only=True):
     price: str
     pods: int
     reason: str
-
-
-class ShadowTotal(msgspec.Struct, frozen=True, kw_only=True):
-    """Both fleets over all days. ``saved`` is USD, negative where Tenon's fleet costs more."""
-
-    real: FleetCost
-    shadow: FleetCost
-    unscaled: FleetCost
-    saved: Decimal
-    offerings: list[OfferingUse]
-    seconds: int
-    gap_seconds: int
-    skipped_seconds: int
-    runs: int
-    adopted: int
-    launched: int
-    removed: dict[str, int]
-    moved: int
-    real_started: int
-    real_ended: int
-    waited_pods: int
-    waited_seconds: int
-    for_new_nodes: int
-    unplaced_pods: int
-    unplaced_seconds: int
 
 
 class ShadowDay(ShadowTotal, frozen=True, kw_only=True):
@@ -101,7 +63,7 @@ def output(shadow: ShadowDays) -> ShadowReport:
         since=shadow.record.since,
         at=shadow.record.at,
         notes=list(shadow.record.notes),
-        total=ShadowTotal(**_figures(compare(shadow.days))),
+        total=compare(shadow.days),
         days=[_day(day) for day in shadow.days],
     )
 
@@ -109,7 +71,7 @@ def output(shadow: ShadowDays) -> ShadowReport:
 def _day(day: Day) -> ShadowDay:
     return ShadowDay(
         date=day.date,
-        **_figures(compare([day])),
+        **msgspec.structs.asdict(compare([day])),
         unplaced=[Unplaced(pod=p.pod, reason=p.reason, seconds=p.seconds) for p in day.unplaced],
         events=[_event(event) for event in day.events],
     )
@@ -126,14 +88,3 @@ def _event(event: Event) -> ShadowEvent:
         pods=event.pods,
         reason=event.reason,
     )
-
-
-def _figures(comparison: Comparison) -> dict[str, Any]:
-    """The fields; an offering's beside its cost."""
-    uses = [
-        OfferingUse(
-            **msgspec.structs.asdict(o.offering), fleet=o.fleet, instance_hours=o.instance_hours, dollars=o.dollars
-        )
-        for o in comparison.offerings
-    ]
-    return {**msgspec.structs.asdict(comparison), "offerings": uses}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.shadow.comparison import compare
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from cli.shadow.comparison import Comparison
+    from cli.shadow.comparison import ShadowTotal
     from cli.shadow.days import ShadowDays
 
 _MAX_OFFERINGS, _MAX_PODS = 12, 10
@@ -36,26 +37,26 @@ def show(console: Console, shadow: ShadowDays) -> None:
     _show_pods(console, shadow)
 
 
-def sentences(total: Comparison) -> Iterator[str]:
+def sentences(total: ShadowTotal) -> Iterator[str]:
     """The result in words."""
     share = f" ({total.saved_share:+.1%})" if total.saved_share is not None else ""
     saved = f"saves {dollars(total.saved)}" if total.saved >= 0 else f"costs {dollars(-total.saved)} more"
     yield f"real {dollars(total.real.dollars)}, Tenon {dollars(total.shadow.dollars)}: Tenon {saved}{share}"
     yield (
-        f"Tenon would have launched {terminal.plural(total.launched, 'node')}, removed "
-        f"{sum(total.removed.values())} and moved {terminal.plural(total.moved, 'pod')}; the other autoscaler started "
+        f"Tenon would have launched {plural(total.launched, 'node')}, removed "
+        f"{sum(total.removed.values())} and moved {plural(total.moved, 'pod')}; the other autoscaler started "
         f"{total.real_started} and ended {total.real_ended}"
     )
     mean = total.waited_seconds / total.waited_pods if total.waited_pods else 0.0
     yield (
-        f"{terminal.plural(total.waited_pods, 'pod')} waited for a real node, {mean:.0f} s on average; "
+        f"{plural(total.waited_pods, 'pod')} waited for a real node, {mean:.0f} s on average; "
         f"{total.for_new_nodes} would have waited for a new one of Tenon's"
     )
     if total.unscaled.dollars:
         yield f"nodes that nobody scales cost {dollars(total.unscaled.dollars)} more, for both"
 
 
-def warnings(total: Comparison) -> Iterator[str]:
+def warnings(total: ShadowTotal) -> Iterator[str]:
     """What the figures leave out."""
     if total.gap_seconds:
         yield f"{_span(total.gap_seconds)} were only seen from their ends, because runs were missed"
@@ -66,8 +67,7 @@ def warnings(total: Comparison) -> Iterator[str]:
         yield f"{unpriced:,.1f} instance-hours have no known price and aren't in the dollars"
     if total.unplaced_pods:
         yield (
-            f"Tenon had no place for {terminal.plural(total.unplaced_pods, 'pod')}, for "
-            f"{_span(total.unplaced_seconds)} together"
+            f"Tenon had no place for {plural(total.unplaced_pods, 'pod')}, for {_span(total.unplaced_seconds)} together"
         )
 
 
@@ -109,13 +109,12 @@ def _show_days(console: Console, shadow: ShadowDays) -> None:
     console.print(table)
 
 
-def _show_offerings(console: Console, total: Comparison) -> None:
+def _show_offerings(console: Console, total: ShadowTotal) -> None:
     table = terminal.table("fleet", "instance type", "capacity", "zone", "hours", "$", right=("hours", "$"))
     for cost in total.offerings[:_MAX_OFFERINGS]:
-        offering = cost.offering
-        capacity_type = terminal.capacity(offering.capacity_type)
+        capacity_type = terminal.capacity(cost.capacity_type)
         hours, usd = f"{cost.instance_hours:,.1f}", f"{cost.dollars:,}"
-        table.add_row("", NAMES[cost.fleet], offering.instance_type, capacity_type, offering.zone, hours, usd)
+        table.add_row("", NAMES[cost.fleet], cost.instance_type, capacity_type, cost.zone, hours, usd)
     console.print()
     console.print(table)
     hidden = len(total.offerings) - _MAX_OFFERINGS

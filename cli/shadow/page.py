@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from cli.shadow.comparison import Comparison
+    from cli.shadow.comparison import ShadowTotal
     from cli.shadow.days import ShadowDays
     from shared.shadow.ledger import Sample
 
@@ -62,7 +62,7 @@ def page(shadow: ShadowDays) -> str:
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], template)
 
 
-def _tiles(total: Comparison) -> str:
+def _tiles(total: ShadowTotal) -> str:
     tiles = [
         (dollars(total.real.dollars), "what ran"),
         (dollars(total.shadow.dollars), "what Tenon would have run"),
@@ -130,13 +130,13 @@ def _days(shadow: ShadowDays) -> str:
     return _table(columns, rows, figures=len(columns) - 1)
 
 
-def _offerings(total: Comparison) -> str:
+def _offerings(total: ShadowTotal) -> str:
     rows = (
         (
             NAMES[o.fleet],
-            o.offering.instance_type,
-            o.offering.capacity_type,
-            o.offering.zone,
+            o.instance_type,
+            o.capacity_type,
+            o.zone,
             f"{o.instance_hours:,.1f}",
             f"{o.dollars:,}",
         )
