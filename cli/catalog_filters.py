@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 SORTS = ("name", "price", "cpu", "memory", "price-per-cpu")
 CAPACITY_TYPES = ("on-demand", "spot", "reserved")
 ARCHITECTURES = ("amd64", "arm64")
-_FAMILY, _GPU_NAME = "karpenter.k8s.aws/instance-family", "karpenter.k8s.aws/instance-gpu-name"
-_CPU, _MEMORY = "karpenter.k8s.aws/instance-cpu", "karpenter.k8s.aws/instance-memory"
-_GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
+_FAMILY, _GPU_NAME = labels.INSTANCE_PREFIX + "family", labels.INSTANCE_PREFIX + "gpu-name"
+_CPU, _MEMORY = labels.INSTANCE_PREFIX + "cpu", labels.INSTANCE_PREFIX + "memory"
+_GPU_COUNT = labels.INSTANCE_PREFIX + "gpu-count"
 _MIB = 1 << 20
 
 

@@ -32,7 +32,10 @@ def access(cluster: str, subject: Mapping[str, str]) -> list[Obj]:
 def iam_policy(
     cluster: str, *, partition: str = "aws", region: str = "*", account: str = "*", bucket: str = "*"
 ) -> Obj:
-    """The IAM policy of the export's principal. CloudWatch has no resources to name, only the namespace's condition."""
+    """The IAM policy of the export's principal.
+
+    ``*`` for GetMetricData: AWS limits it neither to resources nor to a namespace.
+    """
     function = resource_names.function(cluster, "provisioner")
     return {
         "Version": "2012-10-17",

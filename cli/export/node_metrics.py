@@ -38,11 +38,14 @@ def table(snapshot: Snapshot, catalog: InstanceTypeCatalog | None) -> NodeRows:
     """The rows of `tenon nodes`; without a catalog no price is known."""
 
     def price(instance_type: str, zone: str, capacity_type: str) -> float | None:
-        if catalog is None:
-            return None
-        return catalog.price({names.INSTANCE_TYPE: instance_type, names.ZONE: zone, names.CAPACITY_TYPE: capacity_type})
+        return None if catalog is None else _price(catalog, instance_type, zone, capacity_type)
 
     return node_rows.build(snapshot.nodes, snapshot.node_claims, snapshot.pods, price=price, now=snapshot.taken_at)
+
+
+def _price(catalog: InstanceTypeCatalog, instance_type: str, zone: str, capacity_type: str) -> float | None:
+    """USD per hour; None if it isn't known."""
+    return catalog.price({names.INSTANCE_TYPE: instance_type, names.ZONE: zone, names.CAPACITY_TYPE: capacity_type})
 
 
 def samples(snapshot: Snapshot, table_: NodeRows) -> Iterator[Sample]:
@@ -162,9 +165,7 @@ def price_samples(table_: NodeRows, catalog: InstanceTypeCatalog, *, all_offerin
         yield sample(families.TYPE_MEMORY, hardware.memory_mib * 2**20, instance_type=instance_type)
         for zone in catalog.offered.get(instance_type, ()):
             for capacity_type in hardware.capacity_types:
-                price = catalog.price(
-                    {names.INSTANCE_TYPE: instance_type, names.ZONE: zone, names.CAPACITY_TYPE: capacity_type}
-                )
+                price = _price(catalog, instance_type, zone, capacity_type)
                 if price is not None:
                     yield sample(
                         families.OFFERING_PRICE,
