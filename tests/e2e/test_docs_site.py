@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.cli.test_cli_report import browser, needs_chromium
+from tests.e2e.chromium import needs_chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ BROKEN_ANCHORS = """[...document.querySelectorAll('a[href^="#"]')].map((a) => de
 LINKS = "[...document.querySelectorAll('a[href]')].map((a) => a.href.split('#')[0])"
 
 pytestmark = [pytest.mark.long, needs_chromium]
-__all__ = ["browser"]
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -1,7 +1,6 @@
 """The stack of a cluster called "demo", synthesised once and cached."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from infra import assembly
-from tests.infra.cdk_command import CDK
 
 Resources = dict[str, dict[str, Any]]
 
@@ -75,14 +73,3 @@ def granted(
                 }
                 by_role.setdefault(role["Ref"], []).append({**statement, **listed})
     return {name: by_role[properties["Role"]["Fn::GetAtt"][0]] for name, (_, properties) in functions.items()}
-
-
-@pytest.fixture(scope="session")
-def fetched() -> None:
-    """Skips the tests unless npm has the command line or can download it."""
-    try:
-        done = subprocess.run([*CDK, "--version"], capture_output=True, text=True, check=False, timeout=180)
-    except subprocess.TimeoutExpired:
-        pytest.skip("npm doesn't answer, and the CDK's command line isn't kept here")
-    if done.returncode:
-        pytest.skip(f"the CDK's command line can't be fetched: {done.stderr.strip()[-200:]}")

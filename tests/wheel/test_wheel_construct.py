@@ -14,14 +14,12 @@ import pytest
 
 from infra import assembly, bundling, function_sizes
 from tests.infra.cdk_command import CDK
-from tests.infra.conftest import fetched
 from tests.wheel import building
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.long
-__all__ = ["fetched"]
 
 BUNDLED = """
 import sys

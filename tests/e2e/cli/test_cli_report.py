@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from cli.report.recording import (
     read,
     total_cost,
 )
+from tests.e2e.chromium import needs_chromium
 from tests.e2e.cli.conftest import CommandResult, Desk, call
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHECKOUT = Path(__file__).parent.parent.parent.parent
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed on this machine")
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SPANS = [
     NodeSpan(
@@ -81,18 +77,6 @@ RUN = Recording(
     launches=[RecordedLaunches(at=4.0, pods=9, nodes=2, planned=0.1, bought=0.102, before=0.04, realised=0.145)],
     marks=[Mark(0.0, "web 0 → 9")],
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where there is a browser)
-
-    with sync_playwright() as playwright:
-        # root in a container has no user namespaces to make a sandbox of
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture
