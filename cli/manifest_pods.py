@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli import decoding, terminal, workloads
+from cli import decoding, workloads
 from cli.workloads import Workload
 from shared.api.kubernetes import PodTemplate
 from shared.api.meta import ObjectMeta, Struct
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -113,7 +114,7 @@ def added_pods(
             pods.extend(workloads.pending_pod(template, workload.namespace, name) for name in names)
     if live and not counts.get("Pod"):
         notes.append(
-            f"{terminal.plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
+            f"{plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
         )
     ignored = {kind: number for kind, number in counts.items() if kind not in used and kind not in KINDS}
     if ignored:

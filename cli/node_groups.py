@@ -77,10 +77,11 @@ def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
 
 def _show(console: Console, name: str, described: Sequence[Described]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
+    from shared.plurals import plural  # noqa: PLC0415 (the same)
 
     nodes = sum(group.desired for group, _ in described)
-    groups = terminal.plural(len(described), "node group")
-    console.print(terminal.title(name, groups, terminal.plural(nodes, "node") if described else ""))
+    groups = plural(len(described), "node group")
+    console.print(terminal.title(name, groups, plural(nodes, "node") if described else ""))
     if not described:
         console.print(
             "  none: no Auto Scaling group has Cluster Autoscaler's tags for this cluster", style=terminal.QUIET

@@ -14,8 +14,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shared import plurals
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import timedelta
@@ -31,7 +29,6 @@ _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _SMALL_AMOUNT = 0.1
 GOOD, WARNING, BAD, QUIET = "green", "yellow", "red", "dim"
 FILL = "bright_blue"
-plural = plurals.plural
 CAPACITY = {"spot": "cyan", "reserved": "magenta"}
 
 

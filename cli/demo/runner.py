@@ -25,6 +25,7 @@ from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
 from local.world.event_loop import DEFAULT_LIMIT
 from local.world.hostility import Hostility
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -185,10 +186,10 @@ class Demo:
         if not self._request.only_json or time.monotonic() - self._last_frame < _PROGRESS_SECONDS:
             return
         self._last_frame = time.monotonic()
-        nodes = terminal.plural(len(world.nodes()), "node")
+        nodes = plural(len(world.nodes()), "node")
         running, all_pods = len(world.pods(phase="Running")), len(world.pods())
         minutes, seconds = divmod(round((world.clock.now() - start).total_seconds()), 60)
-        text = f"{minutes}:{seconds:02d} {label}: {running} of {terminal.plural(all_pods, 'pod')} running, {nodes}"
+        text = f"{minutes}:{seconds:02d} {label}: {running} of {plural(all_pods, 'pod')} running, {nodes}"
         self._console.print(text, style="dim", highlight=False, markup=False)
 
     def _screen(self, world: World, start: datetime, step: str) -> RenderableType:
@@ -203,7 +204,7 @@ class Demo:
         began = world.clock.now()
         world.interrupt_spot(instance_ids)
         return self._run_until_idle(
-            world, start, f"EC2 interrupts {terminal.plural(len(instance_ids), 'spot instance')}", began=began
+            world, start, f"EC2 interrupts {plural(len(instance_ids), 'spot instance')}", began=began
         )
 
     def _drain_first(self, objects: Sequence[dict[str, Any]], steps: Sequence[Step]) -> Rescheduling | None:

@@ -8,10 +8,10 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from cli import terminal
 from cli.nodes import rows, table
 from shared.api.kubernetes import Node, Pod
 from shared.api.nodeclaim import NodeClaim
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,9 @@ def render(shown: NodeRows, *, start: datetime, step: str, width: int) -> Render
     seconds = (shown.now - start).total_seconds()
     head = Text.assemble(
         (f" {step} ", "reverse"),
-        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {terminal.plural(shown.running, 'pod')} running, ",
+        f"  {int(seconds // 60)}:{seconds % 60:04.1f}  {plural(shown.running, 'pod')} running, ",
         (f"{shown.pending} pending", "bold yellow" if shown.pending else ""),
-        f"  {terminal.plural(len(shown.rows), 'node')}  ",
+        f"  {plural(len(shown.rows), 'node')}  ",
         (f"${shown.cost:.4f}/h", "bold"),
     )
     if not shown.rows:

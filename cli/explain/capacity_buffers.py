@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from cli import terminal
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.plan.planning import plan_launches
 from shared.disruption.simulated_scheduling import initialized_node_names
+from shared.plurals import plural
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _with_room(
     room = (Section(title="Room", checks=_nodes(by_node, initialized)),) if by_node else ()
     return Explanation(
         subject=f"CapacityBuffer {key}",
-        state=f"has room for {fitting} of {terminal.plural(resolved.chunks, 'chunk')}",
+        state=f"has room for {fitting} of {plural(resolved.chunks, 'chunk')}",
         reason="; ".join(missing),
         criterion="incomplete" if missing else "whole",
         sections=(*about, *room),
@@ -77,11 +77,8 @@ def _missing(key: str, decision: Decision, *, coming: int) -> list[str]:
     errors = Counter(e.message for chunk, e in decision.chunk_errors.items() if buffer_of(chunk) == key)
     on_their_way = {"on nodes that are coming": coming, "on nodes to launch": launched}
     return [
-        *(f"{terminal.plural(count, 'chunk')} {where}" for where, count in on_their_way.items() if count),
-        *(
-            f"{terminal.plural(count, 'chunk')} can't be scheduled: {why}"
-            for why, count in errors.most_common(_MAX_REASONS)
-        ),
+        *(f"{plural(count, 'chunk')} {where}" for where, count in on_their_way.items() if count),
+        *(f"{plural(count, 'chunk')} can't be scheduled: {why}" for why, count in errors.most_common(_MAX_REASONS)),
     ]
 
 
@@ -93,19 +90,19 @@ def _nodes(by_node: Mapping[str, int], initialized: Collection[str]) -> tuple[Ch
         for name, count in ordered[:_MAX_NODES]
     ]
     if len(ordered) > _MAX_NODES:
-        checks.append(Check(name=terminal.plural(len(ordered) - _MAX_NODES, "more node"), ok=None))
+        checks.append(Check(name=plural(len(ordered) - _MAX_NODES, "more node"), ok=None))
     return tuple(checks)
 
 
 def _on_node(count: int, *, initialized: bool) -> str:
-    return terminal.plural(count, "chunk") + ("" if initialized else ", not initialized")
+    return plural(count, "chunk") + ("" if initialized else ", not initialized")
 
 
 def _about(resolved: ResolvedBuffer) -> tuple[Check, ...]:
     spec, workload = resolved.objects.buffer.spec, resolved.objects.workload
     if spec.scalable_ref is not None:
         of = f"{spec.scalable_ref.kind} {spec.scalable_ref.name}"
-        of += f", {terminal.plural(workload.spec.replicas, 'replica')}" if workload is not None else ""
+        of += f", {plural(workload.spec.replicas, 'replica')}" if workload is not None else ""
     else:
         of = f"PodTemplate {spec.pod_template_ref.name}" if spec.pod_template_ref is not None else "nothing"
     size = {
@@ -123,7 +120,7 @@ def _wanted(resolved: ResolvedBuffer) -> tuple[Section, ...]:
         Check(name=demand.annotation, ok=None, detail=f"{_of_spec(demand, resolved.most)}: {demand.why}")
         for demand in resolved.demands
     )
-    title = f"Wanted now: {resolved.chunks} of {terminal.plural(resolved.most, 'chunk')}"
+    title = f"Wanted now: {resolved.chunks} of {plural(resolved.most, 'chunk')}"
     return (Section(title=title, checks=checks),) if checks else ()
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cli import terminal
 from cli.explain.explanation import Check, Section
 from cli.explain.pod_constraints import requested
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
+from shared.plurals import plural
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import RequirementError
 from shared.scheduling.state.state_nodes import build_state_nodes
@@ -57,14 +57,14 @@ def check_existing_nodes(observed: ObservedCluster, resolved_pools: ResolvedNode
         alternatives = ()
     obstacles_by_node = [(n, _obstacles(n, pod, amounts, alternatives)) for n in nodes]
     counts = Counter(o.name for _, obstacles in obstacles_by_node for o in obstacles)
-    node_count = terminal.plural(len(nodes), "node")
+    node_count = plural(len(nodes), "node")
     checks = [
         Check(name=name, ok=False, detail=f"on {count} of {node_count}")
         for name, count in counts.most_common(_MAX_OBSTACLES)
     ]
     without_obstacle = sum(not obstacles for _, obstacles in obstacles_by_node)
     if without_obstacle:
-        detail = f"on {terminal.plural(without_obstacle, 'node')} with enough resources"
+        detail = f"on {plural(without_obstacle, 'node')} with enough resources"
         checks.append(Check(name="constraints on other pods or volumes", ok=False, detail=detail))
     return ExistingNodesResult(
         summary=f"none of {node_count} can take it",

@@ -14,6 +14,7 @@ from shared.disruption import candidates, drift, savings
 from shared.disruption.budgets import allowed_disruptions
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
 from shared.disruption.simulated_scheduling import simulate_scheduling
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +110,7 @@ class NodeChecks:
         if simulation.unschedulable:
             pod, reason = next(iter(simulation.unschedulable.items()))
             return Check(name="its pods can be rescheduled", ok=False, detail=f"pod {pod} can't: {reason}")
-        pods = terminal.plural(len(self.candidate.pods), "pod")
+        pods = plural(len(self.candidate.pods), "pod")
         if not simulation.node_claims:
             return Check(name="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {pods} fit on other nodes")
         replacements = ", ".join(

@@ -11,6 +11,7 @@ from cli.explain.explanation import Check, Explanation, Section
 from cli.explain.node_pools import next_launch
 from shared.api.quantity import format_resources
 from shared.api.taints import format_taint
+from shared.plurals import plural
 from shared.provisioning.node_group_scaling import STATUS
 
 if TYPE_CHECKING:
@@ -83,6 +84,6 @@ def _scale_down(groups: ObservedGroups, pool: GroupPool) -> tuple[Check, ...]:
     unneeded = sum(member.name in own for member in groups.scale_down.unneeded)
     reasons = Counter(why for node, why in groups.scale_down.reasons.items() if node in own)
     return (
-        Check(name="unneeded", ok=None, detail=terminal.plural(unneeded, "node")),
+        Check(name="unneeded", ok=None, detail=plural(unneeded, "node")),
         *(Check(name="kept", ok=None, detail=f"{count} × {why}") for why, count in reasons.most_common()),
     )

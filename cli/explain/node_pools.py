@@ -16,6 +16,7 @@ from shared.api.quantity import NODES, QuantityError, add, format_quantity, pars
 from shared.api.taints import format_taint
 from shared.disruption.budgets import allowed_disruptions
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
+from shared.plurals import plural
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 
@@ -85,10 +86,10 @@ def next_launch(observed: ObservedCluster, resolved_pools: ResolvedNodePools, po
     claims = [c for c in decision.new_node_claims if c.node_pool == pool.name]
     if claims:
         pods = sum(len(c.pods) for c in claims)
-        return f"the next decision launches {terminal.plural(len(claims), 'node')} for {terminal.plural(pods, 'pod')}"
+        return f"the next decision launches {plural(len(claims), 'node')} for {plural(pods, 'pod')}"
     errors = [e for e in decision.pod_errors.values() if pool.name in e.criteria]
     if errors:
-        return f"{terminal.plural(len(errors), 'pod')} can't be scheduled on its nodes: {errors[0].criteria[pool.name]}"
+        return f"{plural(len(errors), 'pod')} can't be scheduled on its nodes: {errors[0].criteria[pool.name]}"
     return "no pending pod needs a node of it"
 
 
@@ -105,7 +106,7 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
     if not_ready is not None:
         return tuple(checks)
     if pool.spec.replicas is not None:
-        detail = f"static: {terminal.plural(pool.spec.replicas, 'node')}, independent of pods"
+        detail = f"static: {plural(pool.spec.replicas, 'node')}, independent of pods"
         checks.append(Check(name="replicas", ok=None, detail=detail))
     else:
         checks += _types(observed, resolved_pools, pool)
@@ -132,7 +133,7 @@ def _types(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: N
         unavailable = sum(not o.available for t in all_types for o in t.offerings)
         detail = f"none of {len(all_types)} meets its requirements and has capacity"
         if unavailable:
-            detail += f"; {terminal.plural(unavailable, 'offering')} without capacity"
+            detail += f"; {plural(unavailable, 'offering')} without capacity"
         return [Check(name="instance types", ok=False, detail=detail)]
     prices = launch_options.price.min(1)
     row = int(prices.argmin())
@@ -192,9 +193,7 @@ def _budgets(observed: ObservedCluster, pool: NodePool) -> tuple[Check, ...]:
         Check(
             name=reason,
             ok=None,
-            detail=terminal.plural(
-                allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"
-            ),
+            detail=plural(allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"),
         )
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )

@@ -24,6 +24,7 @@ from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
 from shared.node_groups.scale_down import is_being_removed
+from shared.plurals import plural
 from shared.scheduling.state.buffer_chunks import buffer_of
 
 if TYPE_CHECKING:
@@ -164,9 +165,7 @@ class _NodeExplanation:
     def _buffers(self) -> str:
         """The CapacityBuffers that the node has room for; empty if there are none."""
         chunks = Counter(buffer_of(chunk.key) for chunk in self.view.chunks.get(self.node.metadata.name, ()))
-        return ", ".join(
-            f"room for {terminal.plural(count, 'chunk')} of {key}" for key, count in sorted(chunks.items())
-        )
+        return ", ".join(f"room for {plural(count, 'chunk')} of {key}" for key, count in sorted(chunks.items()))
 
     def _not_candidate(self) -> Explanation | None:
         """The explanation if no disruption method considers the node."""
@@ -235,7 +234,7 @@ class _NodeExplanation:
             blocker = self.view.pod_disruption_budgets.eviction_blocker(pod)
             if blocker is not None:
                 return f"the drain is blocked: {blocker.message}"
-        return f"{terminal.plural(len(pods), 'pod')} left to evict" if pods else ""
+        return f"{plural(len(pods), 'pod')} left to evict" if pods else ""
 
 
 def _time_limit() -> Callable[[], bool]:

@@ -19,6 +19,7 @@ from cli.plan.planning import plan_launches
 from shared.api.nodepool import pool_title
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +114,7 @@ def _schedulable(observed: ObservedCluster, pod: Pod, decision: Decision) -> Exp
     claim = next(c for c in decision.new_node_claims if pod.key in c.pods)
     reason = f"it is schedulable: the next decision launches {_new_node(claim)}"
     other_pods = len(claim.pods) - 1
-    for_others = f" for it and {terminal.plural(other_pods, 'other pod')}" if other_pods else ""
+    for_others = f" for it and {plural(other_pods, 'other pod')}" if other_pods else ""
     return Explanation(subject=subject, state="waits for a new node", reason=reason + for_others, criterion="launch")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.migrate import takeover
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +25,8 @@ _UNDO = "tenon migrate cluster-autoscaler --undo"
 def show(console: Console, plan: MigrationPlan, *, cluster: str) -> None:
     """Print the plan."""
     deployment = plan.deployment
-    replicas = terminal.plural(deployment.spec.replicas, "replica")
-    groups = terminal.plural(len(plan.choice.names), "node group")
+    replicas = plural(deployment.spec.replicas, "replica")
+    groups = plural(len(plan.choice.names), "node group")
     console.print(terminal.title(cluster, f"Deployment {deployment.reference}", replicas, groups))
     table = terminal.table("flag", "becomes", "option", "what to know", text=("flag", "option", "what to know"))
     for flag, note in plan.choice.notes:
@@ -49,7 +50,7 @@ def show_end(console: Console, plan: MigrationPlan, changed: Sequence[str], *, a
     elif not applied:
         console.print(
             f"  nothing was changed: --apply writes ConfigMap {takeover.CONFIG_MAP} "
-            f"({terminal.plural(len(plan.data), 'option')}) and scales Deployment {plan.deployment.reference} to 0",
+            f"({plural(len(plan.data), 'option')}) and scales Deployment {plan.deployment.reference} to 0",
             markup=False,
         )
     else:

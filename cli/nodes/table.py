@@ -11,6 +11,7 @@ from rich.text import Text
 from cli import terminal
 from cli.nodes import rows as states
 from shared.api.quantity import CPU, MEMORY
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def _title(rows: NodeRows, name: str) -> Text:
     unpriced = sum(r.price is None for r in rows.rows)
     return terminal.title(
         name,
-        terminal.plural(len(rows.rows), "node"),
+        plural(len(rows.rows), "node"),
         f"{terminal.usd(cost)}/h" + (f" plus {unpriced:,} of unknown price" if unpriced else ""),
         f"${cost * MONTH_HOURS:,.0f}/month",
         f"{rows.now:%H:%M:%S} UTC",
@@ -77,7 +78,7 @@ def _totals(rows: NodeRows, selected: Sequence[Row], width: int) -> RenderableTy
     grid = terminal.table("", "", "", "", "", "", indent=0)
     grid.show_header = False
     pods = Text.assemble(
-        f"{terminal.plural(rows.running, 'pod')} running",
+        f"{plural(rows.running, 'pod')} running",
         (f", {rows.pending:,} pending", f"bold {terminal.WARNING}") if rows.pending else "",
     )
     wide = _BAR * 2 if width >= _WIDER else _BAR
@@ -94,9 +95,7 @@ def _totals(rows: NodeRows, selected: Sequence[Row], width: int) -> RenderableTy
     )
     if len(selected) == len(rows.rows):
         return grid
-    return Group(
-        grid, Text(f"{len(selected):,} of {terminal.plural(len(rows.rows), 'node')} shown", style=terminal.QUIET)
-    )
+    return Group(grid, Text(f"{len(selected):,} of {plural(len(rows.rows), 'node')} shown", style=terminal.QUIET))
 
 
 def table(

@@ -14,6 +14,7 @@ from cli.simulate import decision_output
 from shared.api.nodepool import node_group_of
 from shared.api.pods import is_pending, is_terminal
 from shared.api.quantity import format_quantity
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,8 +38,8 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     launching = len(claims_without_node(plan.snapshot))
     head = terminal.title(
         observed.name,
-        terminal.plural(len(plan.snapshot.nodes), "node") + (f", {launching} launching" if launching else ""),
-        terminal.plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
+        plural(len(plan.snapshot.nodes), "node") + (f", {launching} launching" if launching else ""),
+        plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
         f"{terminal.usd(plan.cost_before)}/h" + (f" plus {plan.unpriced} of unknown price" if plan.unpriced else ""),
     )
     console.print(head)
@@ -62,18 +63,14 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
 def _launches(console: Console, plan: Plan) -> None:
     if plan.lost:
         console.print()
-        console.print(
-            terminal.title(f"{terminal.plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled")
-        )
+        console.print(terminal.title(f"{plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled"))
     if plan.launches.new_node_claims:
         _new_nodes(console, plan)
     pods = sum(len(keys) for keys in plan.launches.existing_nodes.values())
     if pods:
         nodes = sum(1 for keys in plan.launches.existing_nodes.values() if keys)
         console.print()
-        console.print(
-            terminal.title(f"{terminal.plural(pods, 'pod')} can run", f"on {terminal.plural(nodes, 'existing node')}")
-        )
+        console.print(terminal.title(f"{plural(pods, 'pod')} can run", f"on {plural(nodes, 'existing node')}"))
 
 
 def _new_nodes(console: Console, plan: Plan) -> None:
@@ -81,8 +78,8 @@ def _new_nodes(console: Console, plan: Plan) -> None:
     console.print()
     console.print(
         terminal.title(
-            f"Would launch {terminal.plural(len(claims), 'node')}",
-            f"for {terminal.plural(sum(len(c.pods) for c in claims), 'pod')}",
+            f"Would launch {plural(len(claims), 'node')}",
+            f"for {plural(sum(len(c.pods) for c in claims), 'pod')}",
             f"{terminal.usd(plan.launch_cost, sign=True)}/h",
         )
     )
@@ -100,7 +97,7 @@ def _new_nodes(console: Console, plan: Plan) -> None:
         table.add_row(
             "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, node_group_of(pool) or pool,
             terminal.usd(same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
-            "–" if node_group_of(pool) else terminal.plural(len(same[0].instance_types), "type"),
+            "–" if node_group_of(pool) else plural(len(same[0].instance_types), "type"),
         )  # fmt: skip
     console.print(table)
     _more(console, len(rows))
@@ -127,7 +124,7 @@ def _unplaced(console: Console, plan: Plan) -> None:
     if not errors:
         return
     console.print()
-    console.print(terminal.title(f"Can't schedule {terminal.plural(len(errors), 'pod')}", style="bold red"))
+    console.print(terminal.title(f"Can't schedule {plural(len(errors), 'pod')}", style="bold red"))
     by_reason: dict[str, list[str]] = {}
     for key, error in errors.items():
         by_reason.setdefault(error.message, []).append(key)
@@ -146,7 +143,7 @@ def _disruption(console: Console, plan: Plan) -> None:
     count = len(plan.disruption.nodes)
     console.print(
         terminal.title(
-            f"Would then disrupt {terminal.plural(count, 'node')}",
+            f"Would then disrupt {plural(count, 'node')}",
             f"{terminal.usd(-plan.disruption.savings, sign=True)}/h",
         )
     )
@@ -170,7 +167,7 @@ def _nodes(action: Command) -> str:
     if len(names) == 1:
         return names[0]
     more = ", …" if len(names) > _MAX_NODE_NAMES else ""
-    return f"{terminal.plural(len(names), 'node')}: {', '.join(names[:_MAX_NODE_NAMES])}{more}"
+    return f"{plural(len(names), 'node')}: {', '.join(names[:_MAX_NODE_NAMES])}{more}"
 
 
 def _replacements(action: Command) -> str:
@@ -183,7 +180,7 @@ def _pending(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     if not pending:
         return
     console.print()
-    console.print(terminal.title(f"Waiting for consolidateAfter: {terminal.plural(len(pending), 'empty node')}"))
+    console.print(terminal.title(f"Waiting for consolidateAfter: {plural(len(pending), 'empty node')}"))
     for disruption in pending[:_MAX_ROWS]:
         console.print(Text(f"  {disruption.node} is disrupted in {terminal.age(disruption.due - observed.now)}"))
     _more(console, len(pending))
@@ -195,7 +192,7 @@ def _unneeded(console: Console, observed: ObservedCluster) -> None:
     if groups is None or not nodes:
         return
     console.print()
-    console.print(terminal.title(f"Unneeded: {terminal.plural(len(nodes), 'node')} of node groups"))
+    console.print(terminal.title(f"Unneeded: {plural(len(nodes), 'node')} of node groups"))
     for member in nodes[:_MAX_ROWS]:
         when = groups.removal_time(member.name, observed.now)
         console.print(Text(f"  {member.name} of {member.group.name} is removed {when}"))
@@ -208,9 +205,7 @@ def _blocked(console: Console, plan: Plan) -> None:
         return
     console.print()
     nodes = {b.node for b in blocked}
-    console.print(
-        terminal.title(f"Disruption blocked for {terminal.plural(len(nodes), 'node')}", "tenon explain node NAME")
-    )
+    console.print(terminal.title(f"Disruption blocked for {plural(len(nodes), 'node')}", "tenon explain node NAME"))
     count_by_reason = Counter(f"{b.reason}: {b.message}" for b in blocked)
     for reason, count in count_by_reason.most_common(_MAX_BLOCKED_REASONS):
         console.print(Padding(Text.assemble((f"{count:>3} × ", terminal.QUIET), reason), (0, 0, 0, 2), expand=False))
@@ -232,12 +227,12 @@ def _total(console: Console, plan: Plan) -> None:
     share = f", {change / plan.cost_before:+.0%}" if plan.cost_before else ""
     console.print(
         Text.assemble(
-            (f"{nodes:,} → {terminal.plural(nodes_after, 'node')}", "bold"),
+            (f"{nodes:,} → {plural(nodes_after, 'node')}", "bold"),
             ", ",
             (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
             (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),
             (
-                f", {terminal.plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"
+                f", {plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"
                 if plan.launches.pod_errors
                 else "",
                 terminal.BAD,

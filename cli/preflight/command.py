@@ -177,11 +177,12 @@ def _network_checks(
 
 def _show(name: str, findings: Sequence[Finding]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
+    from shared.plurals import plural  # noqa: PLC0415 (the same)
 
     console = terminal.console()
     open_findings = sum(finding.status != "passed" for finding in findings)
     style = terminal.BAD if open_findings else terminal.GOOD
-    result = f"{terminal.plural(open_findings, 'check')} to look at" if open_findings else "ready to deploy"
+    result = f"{plural(open_findings, 'check')} to look at" if open_findings else "ready to deploy"
     console.print(terminal.title(name, result, style=f"bold {style}"))
     for finding in findings:
         styles = {"passed": terminal.GOOD, "failed": terminal.BAD, "unknown": terminal.WARNING}

@@ -14,13 +14,13 @@ from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_prices
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
-from cli.terminal import plural
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
 from shared.api.quantity import QuantityError, add
+from shared.plurals import plural
 from shared.scheduling.standbys import without_stopped
 
 if TYPE_CHECKING:

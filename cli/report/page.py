@@ -17,6 +17,7 @@ from cli import terminal
 from cli.report import charts
 from cli.report.recording import total_cost
 from shared.decision_log import INTERRUPTED
+from shared.plurals import plural
 
 if TYPE_CHECKING:
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording
@@ -76,7 +77,7 @@ def _interruptions(recording: Recording) -> list[RecordedDecision]:
 def _interruption_note(recording: Recording) -> str:
     """What the red lines of the charts are."""
     count = len(_interruptions(recording))
-    return f' <span class="interrupted">Red: EC2 interrupts {terminal.plural(count, "node")}.</span>' if count else ""
+    return f' <span class="interrupted">Red: EC2 interrupts {plural(count, "node")}.</span>' if count else ""
 
 
 def _span(recording: Recording) -> str:
@@ -146,7 +147,7 @@ def _launch_bars(launches: RecordedLaunches, widest: float, recording: Recording
         f"<i>{name} {html.escape(terminal.usd(price))}/h{_excess(price - before, launches.planned, name)}</i></div>"
         for name, price, before in bars
     )
-    title = f"{terminal.plural(launches.nodes, 'node')} for {terminal.plural(launches.pods, 'pod')}"
+    title = f"{plural(launches.nodes, 'node')} for {plural(launches.pods, 'pod')}"
     return f"<div><p><b>{_time(launches.at, recording)}</b> {title}</p>{lanes}</div>"
 
 
