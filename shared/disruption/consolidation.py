@@ -169,7 +169,7 @@ def _validate_simulation(command: Command, state: DisruptionState, removed: Sequ
     simulation = simulate_scheduling(state, removed)
     if not simulation.all_scheduled:
         return "pods can no longer be scheduled on other nodes"
-    planned_price = sum(c.cheapest.price for c in command.replacements)
+    planned_price = sum(c.cheapest.effective_price for c in command.replacements)
     more_claims = len(simulation.node_claims) > len(command.replacements)
     if more_claims or simulation.price > planned_price + _PRICE_TOLERANCE:
         return "pods need more or more expensive replacements than planned"

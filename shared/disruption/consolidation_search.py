@@ -98,7 +98,7 @@ class ConsolidationSearch:
         is_balanced = any(c.pool.spec.disruption.consolidation_policy == BALANCED for c in removed)
         return ConsolidationOption(
             price=sum(prices),
-            replacement_price=sum(c.cheapest.price for c in planned),
+            replacement_price=sum(c.cheapest.effective_price for c in planned),
             duration=combined_duration([self.durations[i] for i in key], prices),
             pod_count=sum(len(c.pods) for c in removed),
             disruption_cost=float(self.matrix.disruption_cost[list(key)].sum()),
@@ -141,7 +141,7 @@ class ConsolidationSearch:
             return None
         removed = [self.candidates[i] for i in self.best]
         price = float(self.matrix.price[list(self.best)].sum())
-        replacement_price = sum(c.cheapest.price for c in self.replacements)
+        replacement_price = sum(c.cheapest.effective_price for c in self.replacements)
         savings = price - replacement_price
         nodes = f"{plural(len(removed), 'node')} at ${price:.4f}/h"
         verb = f"replaced by {len(self.replacements)} at ${replacement_price:.4f}/h" if self.replacements else "deleted"
@@ -166,14 +166,14 @@ def affordable_replacements(
     """
     if not planned:
         return ()
-    planned_price = sum(c.cheapest.price for c in planned)
+    planned_price = sum(c.cheapest.effective_price for c in planned)
     limit = price * (1 - MIN_PRICE_IMPROVEMENT)
     if planned_price > limit or planned_price <= 0:
         return None
     replacements: list[PlannedNodeClaim] = []
     for claim in planned:
         types = state.instance_types.get(claim.node_pool, ())
-        filtered = price_filter.filter_by_price(claim, types, claim.cheapest.price * limit / planned_price)
+        filtered = price_filter.filter_by_price(claim, types, claim.cheapest.effective_price * limit / planned_price)
         if filtered is None:
             return None
         replacements.append(filtered)

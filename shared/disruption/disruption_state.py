@@ -123,14 +123,14 @@ class DisruptionState:
     @cached_property
     def _prices(self) -> Mapping[tuple[str, str, str, str], float]:
         return {
-            (pool, t.name, o.zone, o.capacity_type): o.price
+            (pool, t.name, o.zone, o.capacity_type): o.effective_price
             for pool, types in self.instance_types.items()
             for t in types
             for o in t.offerings
         }
 
     def price(self, claim: NodeClaim) -> float | None:
-        """USD per hour of the claim's offering now; None where it isn't known."""
+        """The effective price of the claim's offering now, in USD per hour; None where it isn't known."""
         labels = claim.metadata.labels
         keys = names.NODEPOOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE
         pool, instance_type, zone, capacity_type = (labels.get(key, "") for key in keys)

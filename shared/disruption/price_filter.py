@@ -38,7 +38,7 @@ def highest_prices(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Ma
         if instance_type.name not in listed:
             continue
         prices = [
-            o.price
+            o.effective_price
             for o in instance_type.offerings
             if o.available
             and o.capacity_type == capacity_type

@@ -59,7 +59,7 @@ class SimulationResult:
     @property
     def price(self) -> float:
         """USD per hour of the new claims, each at its cheapest offering."""
-        return sum(c.cheapest.price for c in self.node_claims)
+        return sum(c.cheapest.effective_price for c in self.node_claims)
 
 
 def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate]) -> SimulationResult:

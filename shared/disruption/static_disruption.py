@@ -129,7 +129,7 @@ def _replace_one(
             if claims:
                 budgets.consume(pool.name)
                 removals = (candidate.removal(reason=reason, message=message),)
-                savings = (state.price(candidate.claim) or 0.0) - claims[0].cheapest.price
+                savings = (state.price(candidate.claim) or 0.0) - claims[0].cheapest.effective_price
                 return Command(removals=removals, replacements=claims, savings=savings), blocked
             blocker = Blocker(message=f"no replacement can be launched: {why_not}", by=f"NodePool {pool.name}")
         blocked.append(candidate.blocked(blocker, reason=reason))

@@ -37,7 +37,9 @@ OfferingKey = tuple[str, str, str]
 class Offering:
     """A zone and capacity type in which an instance type is sold, and its price in USD per hour.
 
-    ``labels`` are those of this offering only, such as a capacity reservation's id.
+    ``price`` is what AWS charges. ``adjusted_price`` is what decisions compare instead, where that differs: what a
+    commitment has paid already costs nothing more. ``labels`` are those of this offering only, such as a capacity
+    reservation's id.
     """
 
     zone: str
@@ -45,6 +47,12 @@ class Offering:
     price: float
     available: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
+    adjusted_price: float | None = None
+
+    @property
+    def effective_price(self) -> float:
+        """USD per hour that decisions compare."""
+        return self.price if self.adjusted_price is None else self.adjusted_price
 
 
 @dataclass(frozen=True, kw_only=True)

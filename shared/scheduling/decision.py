@@ -46,12 +46,18 @@ class Problem(Struct, kw_only=True, eq=False):
 
 
 class CheapestOffering(Struct, kw_only=True):
-    """The cheapest available offering of a NodeClaim; price in USD per hour."""
+    """The cheapest available offering of a NodeClaim, by effective price; prices in USD per hour, as an offering's."""
 
     instance_type: str
     zone: str
     capacity_type: str
     price: float
+    adjusted_price: float | None = None
+
+    @property
+    def effective_price(self) -> float:
+        """USD per hour that decisions compare."""
+        return self.price if self.adjusted_price is None else self.adjusted_price
 
 
 class PlannedNodeClaim(Struct, kw_only=True):

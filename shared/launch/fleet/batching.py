@@ -51,7 +51,7 @@ class _LaunchGroup:
 
     def surcharge(self, smaller: _LaunchGroup) -> float:
         """The additional cost, in USD per hour, of launching the other's NodeClaims as this group's."""
-        return (self.model.cheapest.price - smaller.model.cheapest.price) * len(smaller.members)
+        return (self.model.cheapest.effective_price - smaller.model.cheapest.effective_price) * len(smaller.members)
 
 
 def merge_launch_groups(
@@ -62,7 +62,7 @@ def merge_launch_groups(
     NodeClaims of ``limited`` NodePools are not enlarged, because larger nodes could exceed the NodePool's limits.
     Merging stops at :data:`FEW_CALLS`, or at :data:`MAX_COST`. Pure and deterministic.
     """
-    price = sum(c.cheapest.price for c in claims)
+    price = sum(c.cheapest.effective_price for c in claims)
     merged = _enlarged(_with_common_types(claims), limited, max_groups=FEW_CALLS, max_cost=MAX_COST * price)
     by_index = {index: _as_model(claims[index], group.model) for group in merged for index in group.members}
     return tuple(by_index[index] for index in range(len(claims)))

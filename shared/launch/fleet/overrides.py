@@ -105,7 +105,7 @@ def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost:
 
     def expected_price(override: Override) -> float:
         rate = rates.get((override.instance_type.name, override.offering.zone), DEFAULT_RATE)
-        return override.offering.price + rate * interruption_cost
+        return override.offering.effective_price + rate * interruption_cost
 
     limit = (1 + NARROW_WIDTH) * min(map(expected_price, plan.overrides))
     return replace(plan, overrides=tuple(o for o in plan.overrides if expected_price(o) <= limit))
@@ -155,8 +155,8 @@ def _compatible(
 
 def _not_dearer(spot: list[Override], on_demand: list[Override]) -> list[Override]:
     """The spot overrides that cost no more than the cheapest on-demand override."""
-    cheapest = min((p.offering.price for p in on_demand), default=float("inf"))
-    return [p for p in spot if p.offering.price <= cheapest]
+    cheapest = min((p.offering.effective_price for p in on_demand), default=float("inf"))
+    return [p for p in spot if p.offering.effective_price <= cheapest]
 
 
 def _without_exotic(overrides: list[Override]) -> list[Override]:
@@ -167,7 +167,7 @@ def _without_exotic(overrides: list[Override]) -> list[Override]:
 
 def _cheapest(overrides: Iterable[Override]) -> tuple[Override, ...]:
     """The overrides of the cheapest instance types, as many types as Karpenter sends, cheapest first."""
-    ordered = sorted(overrides, key=lambda p: (p.offering.price, p.instance_type.name, p.offering.zone))
+    ordered = sorted(overrides, key=lambda p: (p.offering.effective_price, p.instance_type.name, p.offering.zone))
     names = frozenset(list(dict.fromkeys(p.instance_type.name for p in ordered))[:MAX_INSTANCE_TYPES])
     # EC2 takes a type in a zone once, so of several capacity reservations for it only the first can be used.
     first = {(p.instance_type.name, p.offering.zone): p for p in reversed(ordered) if p.instance_type.name in names}

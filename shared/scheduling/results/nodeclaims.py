@@ -6,6 +6,7 @@ launch has a choice; and it states every requirement of its pods, so that whiche
 
 from __future__ import annotations
 
+from math import isclose
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,7 +112,12 @@ def _shared_fields(
     names = tuple(instance_types.names[t] for t in launch_options.type_of[listed].tolist())
     requirements = intersect(requirements, {INSTANCE_TYPE: only(*names)})
     prices = np.where(bin_.offerings, launch_options.price[int(listed[0])], np.inf)
-    offering = dict(launch_options.offerings[int(prices.argmin())])
+    key = launch_options.offerings[int(prices.argmin())]
+    offering = dict(key)
+    effective_price = float(prices.min() / launch_options.penalty[int(listed[0])])
+    charged = float(
+        instance_types.charged[int(launch_options.type_of[int(listed[0])]), instance_types.offerings.index(key)]
+    )
     return _SharedFields(
         instance_types=names,
         requirements=tuple(node_selector_requirements(requirements, template.min_values)),
@@ -120,7 +126,8 @@ def _shared_fields(
             instance_type=names[0],
             zone=offering[ZONE],
             capacity_type=offering.get(CAPACITY_TYPE, ""),
-            price=float(prices.min() / launch_options.penalty[int(listed[0])]),
+            price=charged,
+            adjusted_price=None if isclose(effective_price, charged, rel_tol=1e-12) else effective_price,
         ),
         daemon_requests=launch_options.daemon_requests[listed].max(0),
     )

@@ -63,8 +63,8 @@ def label_columns(labels: Sequence[Mapping[str, str]], keys: Iterable[str]) -> d
 class InstanceTypeArrays(Struct, eq=False, kw_only=True):
     """Instance types in order of name. Resources are exact integers.
 
-    ``price`` is instance types x offerings in USD per hour, inf where unavailable; ``offered`` includes unavailable
-    offerings.
+    ``price`` is the effective price: instance types x offerings in USD per hour, inf where unavailable; ``offered``
+    includes unavailable offerings. ``charged`` is what AWS charges for the offering of that effective price.
     """
 
     names: tuple[str, ...]
@@ -72,6 +72,7 @@ class InstanceTypeArrays(Struct, eq=False, kw_only=True):
     allocatable: Ints
     capacity: Ints
     price: NDArray[np.float64]
+    charged: NDArray[np.float64]
     offered: Bools
     offerings: tuple[OfferingKey, ...]
     type_columns: dict[str, LabelColumn]
@@ -132,7 +133,7 @@ def instance_type_arrays(types: tuple[InstanceType, ...]) -> InstanceTypeArrays:
 def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
     types = sorted(unordered, key=lambda t: t.name)
     resources = tuple(sorted({r for t in types for r in t.capacity}))
-    offerings, offered, price = _offerings(types)
+    offerings, offered, price, charged = _offerings(types)
     labels = [_labels(t) for t in types]
     os = tuple(frozenset(own.pop(OS).split(",")) if OS in own else frozenset() for own in labels)
     offering_keys = {k for key in offerings for k, _ in key}
@@ -143,6 +144,7 @@ def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
         allocatable=_amounts([t.allocatable for t in types], resources),
         capacity=_amounts([t.capacity for t in types], resources),
         price=price,
+        charged=charged,
         offered=offered,
         offerings=offerings,
         type_columns=label_columns(labels, type_keys),
@@ -167,19 +169,22 @@ def _amounts(amounts_by_type: list[Resources], resources: tuple[str, ...]) -> In
     return array
 
 
-def _offerings(types: list[InstanceType]) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64]]:
-    """All distinct offerings, and by instance type and offering whether it exists, and its price."""
+def _offerings(
+    types: list[InstanceType],
+) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64], NDArray[np.float64]]:
+    """All distinct offerings, and by instance type and offering whether it exists, its effective price and price."""
     keyed = [(i, _offering_key(offering), offering) for i, t in enumerate(types) for offering in t.offerings]
     offerings = tuple(sorted({key for _, key, _ in keyed}))
     index = {key: j for j, key in enumerate(offerings)}
     price = np.full((len(types), len(offerings)), np.inf)
+    charged = price.copy()
     offered = np.zeros(price.shape, np.bool_)
     for i, key, offering in keyed:
         j = index[key]
         offered[i, j] = True
-        if offering.available:
-            price[i, j] = min(price[i, j], offering.price)
-    return offerings, offered, price
+        if offering.available and offering.effective_price < price[i, j]:
+            price[i, j], charged[i, j] = offering.effective_price, offering.price
+    return offerings, offered, price, charged
 
 
 def _offering_key(offering: Offering) -> OfferingKey:
