@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.pause import Pause
     from shared.api.quantity import Resources
+    from shared.commitments.balance import Balance
+    from shared.commitments.coverage import OwnCoverage
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.snapshot import Snapshot
 
@@ -44,6 +46,7 @@ class ResolvedNodePools(Struct, kw_only=True):
     all of them together with ``trial_in_cluster``.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
+    ``coverage`` says what commitments pay of the cluster's nodes; None where they don't count.
     """
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
@@ -51,6 +54,12 @@ class ResolvedNodePools(Struct, kw_only=True):
     node_classes: Mapping[str, EC2NodeClass]
     on_trial: frozenset[str] = frozenset()
     trial_in_cluster: bool = False
+    coverage: OwnCoverage | None = None
+
+    @property
+    def unused(self) -> Balance | None:
+        """What is left of commitments for further nodes."""
+        return self.coverage.unused if self.coverage is not None else None
 
     @property
     def launchable_types(self) -> Mapping[str, tuple[InstanceType, ...]]:

@@ -82,6 +82,7 @@ def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools
         nominated=disruption_queue.replacement_names(snapshot.node_claims),
         instance_types=resolved_pools.instance_types,
         not_ready=resolved_pools.not_ready,
+        coverage=resolved_pools.coverage,
         node_classes={**stated, **resolved_pools.node_classes},
         is_drifted=node_class_drift,
         evidence=savings_evidence(observed.load, current_workloads(snapshot).workloads, now=observed.now),

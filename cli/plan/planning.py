@@ -141,6 +141,7 @@ def plan_launches(
             leaving=leaving,
             pods=pods,
             policies=observed.policies,
+            unused=resolved_pools.unused,
         )
     )
     return msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})

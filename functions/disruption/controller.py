@@ -198,7 +198,9 @@ class DisruptionController:
         except CatalogMissingError as error:
             self._logger.warning("Can't replace nodes without an instance type catalog", extra={"why": str(error)})
             return None
-        return with_fields(state, instance_types=pools.instance_types, not_ready=pools.not_ready)
+        return with_fields(
+            state, instance_types=pools.instance_types, not_ready=pools.not_ready, coverage=pools.coverage
+        )
 
     def _with_evidence(self, state: DisruptionState) -> DisruptionState:
         """The state with what the load so far says about how long savings last; it also records the load now."""

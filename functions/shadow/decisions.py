@@ -79,6 +79,7 @@ class Decider:
                 instance_types=self.resolved_pools.instance_types,
                 not_ready=self.resolved_pools.not_ready,
                 pods=frozenset(pods),
+                unused=self.resolved_pools.unused,
             )
         )
         for node, keys in decision.existing_nodes.items():
@@ -178,6 +179,7 @@ class Decider:
             instance_types=self.resolved_pools.instance_types,
             not_ready=self.resolved_pools.not_ready,
             evidence=self.evidence,
+            coverage=self.resolved_pools.coverage,
         )
         if state.snapshot.capacity_buffers:
             decision = schedule_on_existing_nodes(state.snapshot)

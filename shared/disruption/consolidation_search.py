@@ -162,7 +162,7 @@ def affordable_replacements(
     """The planned claims with only those types that save money whatever is launched; None: that isn't possible.
 
     ``price`` is USD per hour of the removed nodes. Each claim may cost more than its cheapest offering by the same
-    factor, up to what the minimum price improvement leaves.
+    factor, up to what the minimum price improvement leaves. Those that a commitment pays are narrowed already.
     """
     if not planned:
         return ()
@@ -172,6 +172,9 @@ def affordable_replacements(
         return None
     replacements: list[PlannedNodeClaim] = []
     for claim in planned:
+        if claim.is_committed:
+            replacements.append(claim)
+            continue
         types = state.instance_types.get(claim.node_pool, ())
         filtered = price_filter.filter_by_price(claim, types, claim.cheapest.effective_price * limit / planned_price)
         if filtered is None:

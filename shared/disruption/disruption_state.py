@@ -14,7 +14,7 @@ from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.kubernetes import Pod
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
     from shared.cloud_provider import InstanceNetwork
+    from shared.commitments.balance import Balance
+    from shared.commitments.coverage import OwnCoverage
     from shared.disruption.command import MethodResult
     from shared.disruption.savings_evidence import SavingsEvidence
     from shared.instance_types.instance_type import InstanceType
@@ -50,7 +52,7 @@ class DisruptionState:
     room for them, ``missing_chunks`` how many have none on an initialized node. ``instance_types`` and ``not_ready``
     are as in :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now.
     ``instance_networks`` are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's.
-    ``evidence`` for how long savings last is by pool.
+    ``evidence`` for how long savings last is by pool. ``coverage`` is what commitments pay of the nodes, by claim.
     """
 
     snapshot: Snapshot
@@ -65,6 +67,7 @@ class DisruptionState:
     instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
     is_drifted: Callable[[NodeClaim, EC2NodeClass, InstanceNetwork | None], str] = _not_drifted
     evidence: Mapping[str, SavingsEvidence] = field(default_factory=dict)
+    coverage: OwnCoverage | None = None
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:
@@ -130,8 +133,20 @@ class DisruptionState:
         }
 
     def price(self, claim: NodeClaim) -> float | None:
-        """The effective price of the claim's offering now, in USD per hour; None where it isn't known."""
+        """What is saved without the claim's node, in USD per hour; None where its offering's price isn't known.
+
+        That is the effective price of its offering now, less what a commitment pays anyway.
+        """
         labels = claim.metadata.labels
         keys = names.NODEPOOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE
         pool, instance_type, zone, capacity_type = (labels.get(key, "") for key in keys)
-        return self._prices.get((pool, instance_type, zone, capacity_type))
+        price = self._prices.get((pool, instance_type, zone, capacity_type))
+        if price is None or self.coverage is None:
+            return price
+        return price * self.coverage.uncovered_shares.get(claim.name, 1.0)
+
+    def unused_without(self, claims: Collection[str]) -> Balance | None:
+        """What is left of commitments once the nodes of these claims, and those being disrupted, are gone."""
+        if self.coverage is None:
+            return None
+        return self.coverage.without({*claims, *(c.name for c in self.snapshot.node_claims if self.is_disrupting(c))})

@@ -71,6 +71,7 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
             instance_types=state.instance_types,
             not_ready=state.not_ready,
             leaving=removed_nodes | state.disrupting_nodes,
+            unused=state.unused_without([c.claim.name for c in candidates]),
         )
     )
     moved_pods = {p.key for c in candidates for p in c.pods}

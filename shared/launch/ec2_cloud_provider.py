@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shared import aws
 from shared.api.labels import PAUSED
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         ResolvedNodePools,
     )
     from shared.cluster.connect import ClusterInfo
+    from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
@@ -37,13 +40,16 @@ class EC2CloudProvider(Struct, kw_only=True):
 
     ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet, the unavailable offerings and partial
     launches. It and ``default_instance_profile`` are needed to list instance types and to create; ``catalog`` to list
-    instance types.
+    instance types. ``commitments`` are the account's, None where they don't count; ``commitment_share`` is what the
+    cluster may use of what is unused, None: by running instances.
     """
 
     cluster_name: str
     table_name: str = ""
     default_instance_profile: str = ""
     catalog: InstanceTypeCatalog | None = None
+    commitments: Commitments | None = None
+    commitment_share: float | None = None
 
     def list_instance_types(
         self, snapshot: Snapshot, *, now: datetime, only_recently_unavailable: bool = False
@@ -78,6 +84,13 @@ class EC2CloudProvider(Struct, kw_only=True):
         )
         failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
         resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved
+        if self.commitments is not None:
+            from shared.launch.covered_nodes import cluster_coverage  # noqa: PLC0415 (rarely needed)
+
+            coverage = cluster_coverage(
+                snapshot, self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
+            )
+            resolved = replace(resolved, coverage=coverage)
         if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
             return resolved
         from shared.api.pause import paused_pools  # noqa: PLC0415 (rarely needed)

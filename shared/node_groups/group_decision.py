@@ -75,6 +75,7 @@ def _schedule(
             instance_types=everything.instance_types,
             not_ready=everything.not_ready,
             leaving=leaving,
+            unused=resolved_pools.unused,
         )
     )
 

@@ -43,9 +43,8 @@ from shared.provisioning.nodeclaim_creation import (
     new_node_claims,
     one_on_trial,
 )
+from shared.provisioning.pool_decision import schedule_with
 from shared.provisioning.standalone_claims import with_standalone_pools
-from shared.scheduling.decision import Problem
-from shared.scheduling.scheduler import schedule
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class LeasedScheduler:
             if replicas:
                 snapshot = with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas))
             node_groups = self._node_groups(snapshot, now) if paused is None else None
-            decide = partial(_schedule if node_groups is None else node_groups.schedule, leaving=leaving)
+            decide = partial(schedule_with if node_groups is None else node_groups.schedule, leaving=leaving)
             decision, resolved_pools, recently_unavailable = self._decide_with_brake(
                 snapshot, resolved_pools, decide, standby_nodes, now
             )
@@ -308,11 +307,6 @@ class LeasedScheduler:
             planned, snapshot, resolved_pools, decision=decision, prices=prices, nominate=nominate, standby=standby
         )
         return create_node_claims(self.client, claims, planned, logger=self.logger)
-
-
-def _schedule(snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
-    types, not_ready = resolved_pools.instance_types, resolved_pools.not_ready
-    return schedule(Problem(snapshot=snapshot, instance_types=types, not_ready=not_ready, leaving=leaving))
 
 
 class Provisioner:

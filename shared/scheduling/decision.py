@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import NodeSelectorRequirement, Taint
     from shared.api.quantity import Resources
+    from shared.commitments.balance import Balance
     from shared.instance_types.instance_type import InstanceType
     from shared.snapshot import Snapshot
 
@@ -35,6 +36,7 @@ class Problem(Struct, kw_only=True, eq=False):
     allocatable. ``not_ready`` maps NodePools that can't launch now to the reason, for pods that only they could take.
     ``leaving`` are nodes that are being removed: no pod is scheduled on them, and their pods are scheduled elsewhere.
     ``pods`` limits the decision to these (namespace/name); None: all provisionable pods, and those of leaving nodes.
+    ``unused`` is what is left of commitments, which nodes may use without further cost.
     """
 
     snapshot: Snapshot
@@ -43,6 +45,7 @@ class Problem(Struct, kw_only=True, eq=False):
     leaving: frozenset[str] = frozenset()
     pods: frozenset[str] | None = None
     policies: SchedulingPolicies = SchedulingPolicies()
+    unused: Balance | None = None
 
 
 class CheapestOffering(Struct, kw_only=True):
@@ -65,7 +68,8 @@ class PlannedNodeClaim(Struct, kw_only=True):
 
     ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`. ``requirements`` are complete: the
     NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods, the chunks of CapacityBuffers and
-    DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering.
+    DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering. ``is_committed``: a
+    commitment pays the node, at least in part.
     """
 
     node_pool: str
@@ -78,6 +82,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     cheapest: CheapestOffering
     min_values_relaxed: bool = False
     chunks: tuple[str, ...] = ()
+    is_committed: bool = False
 
 
 class UnschedulableReason(Struct, kw_only=True):

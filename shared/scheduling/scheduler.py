@@ -35,15 +35,18 @@ from shared.scheduling.topology.pod_groups import group_pods
 from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.api.kubernetes import Pod
+    from shared.instance_types.instance_type import InstanceType
     from shared.scheduling.solver.plan import Plan
     from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.scheduling.state.nominations import Nominations
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
     from shared.snapshot import Snapshot
+
+    TypesByPool = Mapping[str, tuple[InstanceType, ...]]
 
 
 def schedule(problem: Problem) -> Decision:
@@ -68,10 +71,11 @@ def schedule(problem: Problem) -> Decision:
         namespaces=Namespaces(snapshot.namespaces, snapshot.pods),
         storage=Storage(snapshot),
     )
+    place = _planner(problem, placer)
     if snapshot.capacity_buffers:
-        placement, buffers = capacity_buffers.place(placer.place, nominations.state_nodes, pending, snapshot)
+        placement, buffers = capacity_buffers.place(place, nominations.state_nodes, pending, snapshot)
     else:
-        placement, buffers = placer.place(nominations.state_nodes, pending), Placement()
+        placement, buffers = place(nominations.state_nodes, pending), Placement()
     return Decision(
         new_node_claims=placement.node_claims,
         existing_nodes=_existing_nodes(nominations, requested, placement),
@@ -88,6 +92,22 @@ def schedule(problem: Problem) -> Decision:
     )
 
 
+def _planner(problem: Problem, placer: _Placer) -> capacity_buffers.Place:
+    """Plans with what is left of commitments, if there is any."""
+    if problem.unused is None or problem.unused.is_used_up:
+        return placer.place
+    # Imported here: most clusters have no commitments.
+    from shared.scheduling.committed_nodes import CommittedPlanner  # noqa: PLC0415
+
+    planner = CommittedPlanner(
+        plan=placer.place,
+        unused=problem.unused,
+        instance_types=problem.instance_types,
+        node_pools=problem.snapshot.node_pools,
+    )
+    return planner.place
+
+
 class _Placer(Struct, kw_only=True, eq=False):
     """Plans pods on given nodes and on new ones."""
 
@@ -96,14 +116,16 @@ class _Placer(Struct, kw_only=True, eq=False):
     namespaces: Namespaces
     storage: Storage
 
-    def place(self, state_nodes: StateNodes, pods: Iterable[Pod]) -> Placement:
-        """The best plan of the solver."""
+    def place(
+        self, state_nodes: StateNodes, pods: Iterable[Pod], instance_types: TypesByPool | None = None
+    ) -> Placement:
+        """The best plan of the solver, with these instance types or the problem's."""
         problem = self.problem
         state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
         grouped = group_pods(pods, self.namespaces, self.storage)
         launch_options = build_launch_options(
             problem.snapshot.node_pools,
-            problem.instance_types,
+            problem.instance_types if instance_types is None else instance_types,
             self.daemons,
             _unusable_pools(problem),
             _requested_resources(grouped),

@@ -1,0 +1,76 @@
+"""What commitments pay of a cluster's own nodes, and what is left for its next ones. Pure.
+
+A cluster may use what the instances of others leave. Of what is unused now it takes its share, so that several clusters
+don't fill the same gap at once: a configured share, or that of its instances among those of all clusters.
+
+Which of the nodes is covered is AWS's business and changes nothing in the bill. Here it is those that are the hardest
+to do without, so that the price of each other node is what really is saved without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from shared.commitments.balance import Balance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from shared.commitments.commitment import Commitments, InstanceKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnCoverage:
+    """The coverage of a cluster's on-demand nodes.
+
+    ``unused`` is what its next nodes may use. ``uncovered_shares`` are by node: the share of it that no commitment
+    pays. ``available`` is what all of its nodes may use together, ``kinds`` are the nodes in the order in which they
+    are covered.
+    """
+
+    unused: Balance
+    uncovered_shares: Mapping[str, float]
+    available: Balance = field(repr=False)
+    kinds: Mapping[str, InstanceKind] = field(repr=False)
+
+    def without(self, nodes: Collection[str]) -> Balance:
+        """What is unused once these nodes are gone."""
+        if not any(self.uncovered_shares.get(node, 1.0) < 1 for node in nodes):
+            return self.unused
+        balance = self.available.copy()
+        for node, kind in self.kinds.items():
+            if node not in nodes:
+                balance.take(kind)
+        return balance
+
+
+def own_coverage(
+    commitments: Commitments,
+    nodes: Sequence[tuple[str, InstanceKind]],
+    *,
+    cluster: str,
+    share: float | None = None,
+) -> OwnCoverage:
+    """The coverage of these on-demand nodes of the cluster: names and kinds, those to cover first in front.
+
+    ``share`` of what is unused is the cluster's; None: by running instances.
+    """
+    available = Balance.of(commitments)
+    for foreign in sorted(commitments.usage.keys() - {cluster}):
+        for kind, count in sorted(commitments.usage_of(foreign).items()):
+            available.take(kind, count)
+    left = available.copy()
+    uncovered = {name: left.take(kind) for name, kind in nodes}
+    unused = left.times(_share(commitments, len(nodes), cluster) if share is None else share)
+    not_mine = left.minus(unused)
+    return OwnCoverage(
+        unused=unused, uncovered_shares=uncovered, available=available.minus(not_mine), kinds=dict(nodes)
+    )
+
+
+def _share(commitments: Commitments, nodes: int, cluster: str) -> float:
+    """The cluster's share of all clusters' instances; each counts one more, so that an empty one has a share."""
+    clusters = {name for name in commitments.usage if name} | {cluster}
+    foreign = sum(sum(commitments.usage_of(name).values()) for name in clusters - {cluster})
+    return (nodes + 1) / (nodes + foreign + len(clusters))
