@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli.cluster.pricing import offering_prices
 from cli.json_output import Output, Time, moment
+from cli.plan.commitments import CommitmentUse, commitment_use
 from cli.simulate import json_decision
 from cli.simulate.json_decision import SchedulingDecision
 
@@ -103,7 +104,10 @@ class PlannedDisruption(Output, frozen=True, kw_only=True):
 
 
 class PlanOutput(Output, frozen=True, kw_only=True):
-    """What would be launched and disrupted now. ``lost_nodes`` are those that ``--without`` takes away."""
+    """What would be launched and disrupted now. ``lost_nodes`` are those that ``--without`` takes away.
+
+    ``commitments`` is null where Savings Plans and Reserved Instances don't count, or there are none.
+    """
 
     cluster: str
     at: Time
@@ -111,6 +115,7 @@ class PlanOutput(Output, frozen=True, kw_only=True):
     notes: list[str]
     invalid: list[InvalidEntry]
     cost_per_hour: PlannedCost
+    commitments: CommitmentUse | None
     lost_nodes: list[str]
     launches: SchedulingDecision
     node_groups: PlannedGroups
@@ -133,6 +138,7 @@ def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
             savings=round(plan.disruption.savings, 6),
             unpriced_nodes=plan.unpriced,
         ),
+        commitments=commitment_use(plan),
         lost_nodes=list(plan.lost),
         launches=json_decision.output(plan.launches, {}),
         node_groups=_groups(observed),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli import terminal
 from cli.cluster.pricing import claims_without_node, offering_prices
+from cli.plan.commitments import commitment_use
 from cli.simulate import decision_output
 from shared.api.nodepool import node_group_of
 from shared.api.pods import is_pending, is_terminal
@@ -47,6 +48,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
         console.print(Text(f"what if: {assumptions}", style=terminal.WARNING))
     for pause in observed.pauses:
         console.print(Text(pause, style=terminal.WARNING))
+    _commitments(console, plan)
     for note in observed.notes:
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
@@ -58,6 +60,16 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     _unneeded(console, observed)
     _blocked(console, plan)
     _total(console, plan)
+
+
+def _commitments(console: Console, plan: Plan) -> None:
+    use = commitment_use(plan)
+    if use is None:
+        return
+    text = f"commitments: {terminal.usd(use.used_before)} of {terminal.usd(use.paid)} per hour used"
+    if use.used_after != use.used_before:
+        text += f", {terminal.usd(use.used_after)} after this plan"
+    console.print(Text(text, style=terminal.QUIET))
 
 
 def _launches(console: Console, plan: Plan) -> None:

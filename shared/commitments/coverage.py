@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.commitments.balance import Balance
+from shared.commitments.balance import Balance, bill
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from shared.commitments.balance import Bill
     from shared.commitments.commitment import Commitments, InstanceKind
 
 
@@ -26,13 +27,15 @@ class OwnCoverage:
 
     ``unused`` is what its next nodes may use. ``uncovered_shares`` are by node: the share of it that no commitment
     pays. ``available`` is what all of its nodes may use together, ``kinds`` are the nodes in the order in which they
-    are covered.
+    are covered, and ``commitments`` are all of the account's, with the instances of others.
     """
 
     unused: Balance
     uncovered_shares: Mapping[str, float]
     available: Balance = field(repr=False)
     kinds: Mapping[str, InstanceKind] = field(repr=False)
+    commitments: Commitments = field(repr=False)
+    cluster: str = field(repr=False)
 
     def without(self, nodes: Collection[str]) -> Balance:
         """What is unused once these nodes are gone."""
@@ -43,6 +46,22 @@ class OwnCoverage:
             if node not in nodes:
                 balance.take(kind)
         return balance
+
+    def bill(
+        self, on_demand: Mapping[str, float], *, without: Collection[str] = (), more: Iterable[InstanceKind] = ()
+    ) -> Bill:
+        """The account's bill for on-demand instances, without these nodes of the cluster and with more of some kinds.
+
+        ``on_demand`` are prices in USD per hour by instance type.
+        """
+        running = [kind for node, kind in self.kinds.items() if node not in without]
+        usage: dict[InstanceKind, float] = {}
+        for kind in (*running, *more):
+            usage[kind] = usage.get(kind, 0.0) + 1
+        for foreign in self.commitments.usage.keys() - {self.cluster}:
+            for kind, count in self.commitments.usage_of(foreign).items():
+                usage[kind] = usage.get(kind, 0.0) + count
+        return bill(self.commitments, usage, on_demand)
 
 
 def own_coverage(
@@ -65,7 +84,12 @@ def own_coverage(
     unused = left.times(_share(commitments, len(nodes), cluster) if share is None else share)
     not_mine = left.minus(unused)
     return OwnCoverage(
-        unused=unused, uncovered_shares=uncovered, available=available.minus(not_mine), kinds=dict(nodes)
+        unused=unused,
+        uncovered_shares=uncovered,
+        available=available.minus(not_mine),
+        kinds=dict(nodes),
+        commitments=commitments,
+        cluster=cluster,
     )
 
 
