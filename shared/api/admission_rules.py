@@ -51,7 +51,7 @@ REQUIREMENT_KEY: tuple[Rule, ...] = _key_rules("self", (*_KARPENTER_KEYS, labels
 TEMPLATE_LABELS: tuple[Rule, ...] = _key_rules("k", _KARPENTER_KEYS, "self.all(k, {})")
 """On the labels of a NodePool's template."""
 
-REQUIREMENTS: tuple[Rule, ...] = (
+_VALUES: tuple[Rule, ...] = (
     (
         f"self.all(r, !({_IN}) || (has(r.values) && r.values.size() != 0))",
         "requirements with operator In must have a value",
@@ -60,6 +60,10 @@ REQUIREMENTS: tuple[Rule, ...] = (
         f"self.all(r, !({_COMPARISON}) || (has(r.values) && r.values.size() == 1 && int(r.values[0]) >= 0))",
         "requirements with operator Gt, Lt, Gte or Lte must have one value, an integer of 0 or more",
     ),
+)
+
+REQUIREMENTS: tuple[Rule, ...] = (
+    *_VALUES,
     (
         f"self.all(r, !({_IN} && has(r.minValues)) || (has(r.values) && r.values.size() >= r.minValues))",
         "requirements with operator In must have at least as many values as minValues says",
@@ -72,6 +76,23 @@ POOL_REQUIREMENTS: tuple[Rule, ...] = (
     (f"self.all(r, r.key != '{labels.NODEPOOL}')", f'label "{labels.NODEPOOL}" is restricted'),
 )
 """On the requirements of a NodePool's template."""
+
+OVERLAY_REQUIREMENTS: tuple[Rule, ...] = (
+    *_VALUES,
+    (
+        "self.all(r, r.operator != 'NotIn' || (has(r.values) && r.values.size() != 0))",
+        "requirements with operator NotIn must have a value",
+    ),
+)
+"""On the requirements of a NodeOverlay."""
+
+OVERLAY_CAPACITY: tuple[Rule, ...] = (
+    (
+        "self.all(name, !(name in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",
+        "cpu, memory, ephemeral-storage and pods can't be changed",
+    ),
+)
+"""On the capacity of a NodeOverlay."""
 
 NODE_CLASS_REF: tuple[Rule, ...] = (
     ("self.group == oldSelf.group", "nodeClassRef.group is immutable"),

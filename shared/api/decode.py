@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from shared.api import legacy, nodeclaim, nodeclass, nodepool
+from shared.api import legacy, node_overlay, nodeclaim, nodeclass, nodepool
 from shared.api.legacy import AWSNodeTemplate, Provisioner
 from shared.api.meta import ObjectRef
+from shared.api.node_overlay import NodeOverlay
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.validation.legacy import validate_node_template, validate_provisioner
+from shared.api.validation.node_overlay import validate_node_overlay
 from shared.api.validation.nodeclass import validate_node_class
 from shared.api.validation.nodepool import validate_node_claim, validate_node_pool
 
@@ -193,6 +195,12 @@ def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
 def node_claim(raw: Raw) -> Outcome[NodeClaim]:
     """The NodeClaim, or its problems."""
     return _outcome(raw, {(nodeclaim.API_VERSION, nodeclaim.KIND): _reader(NodeClaim, validate_node_claim, _same)})
+
+
+def read_node_overlay(raw: Raw) -> Outcome[NodeOverlay]:
+    """The NodeOverlay, or its problems."""
+    key = (node_overlay.API_VERSION, node_overlay.KIND)
+    return _outcome(raw, {key: _reader(NodeOverlay, validate_node_overlay, _same)})
 
 
 S = TypeVar("S")

@@ -56,8 +56,8 @@ class Toleration(Struct):
     toleration_seconds: int | None = None
 
 
-class NodeSelectorRequirement(Struct):
-    """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
+class LabelRequirement(Struct):
+    """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte."""
 
     key: Annotated[str, describe("The label.", rules=admission_rules.REQUIREMENT_KEY, **LABEL_KEY)]
     operator: Annotated[str, describe("The operator of the requirement.", enum=OPERATORS)]
@@ -69,6 +69,11 @@ class NodeSelectorRequirement(Struct):
             each=LABEL_VALUE,
         ),
     ] = []
+
+
+class NodeSelectorRequirement(LabelRequirement):
+    """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt; pools have Gte, Lte and minValues too."""
+
     min_values: Annotated[
         int | None,
         describe(

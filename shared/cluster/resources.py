@@ -65,6 +65,7 @@ PROVISIONERS = Resource(group="karpenter.sh", version="v1alpha5", plural="provis
 NODE_TEMPLATES = Resource(
     group="karpenter.k8s.aws", version="v1alpha1", plural="awsnodetemplates", kind="AWSNodeTemplate"
 )
+NODE_OVERLAYS = Resource(group="karpenter.sh", version="v1alpha1", plural="nodeoverlays", kind="NodeOverlay")
 CAPACITY_BUFFERS = Resource(
     group="autoscaling.x-k8s.io", version="v1beta1", plural="capacitybuffers", kind="CapacityBuffer", namespaced=True
 )
@@ -97,6 +98,7 @@ ALL = (
     NODE_CLASSES,
     PROVISIONERS,
     NODE_TEMPLATES,
+    NODE_OVERLAYS,
     CAPACITY_BUFFERS,
     CAPACITY_BUFFERS_V1ALPHA1,
     POD_TEMPLATES,

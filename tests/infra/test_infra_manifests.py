@@ -126,6 +126,7 @@ def test_the_definitions_come_first_and_are_upstreams() -> None:
         "awsnodetemplates.karpenter.k8s.aws",
         "ec2nodeclasses.karpenter.k8s.aws",
         "nodeclaims.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
         "nodepools.karpenter.sh",
         "provisioners.karpenter.sh",
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared.api import capacity_buffer, labels, legacy, nodeclaim, nodeclass, nodepool
+from shared.api import capacity_buffer, labels, legacy, node_overlay, nodeclaim, nodeclass, nodepool
 from shared.api.crds.openapi import root
 
 if TYPE_CHECKING:
@@ -171,6 +171,14 @@ DEFINITIONS = (
         "awsnodetemplates",
         (Column("Ready", _READY), _AGE, Column("Family", ".spec.amiFamily", wide=True)),
         lenient=True,
+    ),
+    Definition(
+        node_overlay.NodeOverlay,
+        node_overlay.API_VERSION,
+        node_overlay.KIND,
+        "nodeoverlays",
+        (Column("Ready", _READY), _AGE, Column("Weight", ".spec.weight", "integer", wide=True)),
+        short_names=("overlays",),
     ),
     Definition(
         capacity_buffer.CapacityBuffer,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
-from shared.api.kubernetes import EFFECTS, MAX_MIN_VALUES, OPERATORS
+from shared.api.kubernetes import EFFECTS, MAX_MIN_VALUES, OPERATORS, NodeSelectorRequirement
 from shared.api.labels import integer
 from shared.api.nodepool import MAX_REQUIREMENTS
 from shared.api.quantity import QuantityError, parse_quantity
@@ -23,7 +23,7 @@ from shared.plurals import plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from shared.api.kubernetes import NodeSelectorRequirement, Taint
+    from shared.api.kubernetes import LabelRequirement, Taint
     from shared.api.nodepool import NodeClassRef
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -167,7 +167,7 @@ def template_annotations(path: str, given: Mapping[str, str]) -> Iterator[str]:
         yield from label_key(f"{path}.{key}", key)
 
 
-def requirements(path: str, given: Sequence[NodeSelectorRequirement], *, of_node_claim: bool = False) -> Iterator[str]:
+def requirements(path: str, given: Sequence[LabelRequirement], *, of_node_claim: bool = False) -> Iterator[str]:
     """Requirements on the nodes' labels."""
     yield from at_most(path, len(given), MAX_REQUIREMENTS)
     for i, req in enumerate(given):
@@ -175,10 +175,11 @@ def requirements(path: str, given: Sequence[NodeSelectorRequirement], *, of_node
         yield from label_key(f"{at}.key", req.key)
         yield from restricted(f"{at}.key", req.key, of_node_claim=of_node_claim)
         yield from _values(at, req)
-        yield from _min_values(at, req)
+        if isinstance(req, NodeSelectorRequirement):
+            yield from _min_values(at, req)
 
 
-def _values(at: str, req: NodeSelectorRequirement) -> Iterator[str]:
+def _values(at: str, req: LabelRequirement) -> Iterator[str]:
     if req.operator not in OPERATORS:
         yield f"{at}.operator: {quoted(req.operator)} is not allowed; allowed are {listed(OPERATORS)}"
         return
@@ -201,7 +202,7 @@ def _values(at: str, req: NodeSelectorRequirement) -> Iterator[str]:
         yield f"{at}.values: {_shown(req)} matches no node; known values of {req.key} are {listed(known)}"
 
 
-def _shown(req: NodeSelectorRequirement) -> str:
+def _shown(req: LabelRequirement) -> str:
     return f"[{', '.join(quoted(value) for value in req.values)}]"
 
 

@@ -67,6 +67,7 @@ def test_there_is_a_file_for_every_kind_and_no_other() -> None:
         "CapacityBuffer",
         "EC2NodeClass",
         "NodeClaim",
+        "NodeOverlay",
         "NodePool",
         "Provisioner",
     ]
@@ -148,6 +149,7 @@ def test_nothing_of_ours_that_is_no_field_of_v1_is_in_the_schema() -> None:
         ("NodePool", ["NodeClass", "Nodes", "Ready", "Age"]),
         ("NodeClaim", ["Type", "Capacity", "Zone", "Node", "Ready", "Age"]),
         ("EC2NodeClass", ["Ready", "Age"]),
+        ("NodeOverlay", ["Ready", "Age"]),
         ("Provisioner", ["Template", "Nodes", "Ready", "Age"]),
         ("AWSNodeTemplate", ["Ready", "Age"]),
     ],
