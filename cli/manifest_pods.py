@@ -71,7 +71,7 @@ USED_KINDS = frozenset(
     {
         *("Pod", "Node", "NodeClaim", "NodePool", "Provisioner", "DaemonSet", "LimitRange", "Namespace"),
         *("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "PodDisruptionBudget"),
-        *("CapacityBuffer", "PodTemplate"),
+        *("CapacityBuffer", "PodTemplate", "NodeOverlay"),
     }
 )
 """The kinds that a decision depends on, besides the workloads."""

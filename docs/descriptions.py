@@ -102,6 +102,7 @@ EVENTS = {
     "deleted and replaced.",
     "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms.",
     "CircuitBreakerOpen": "NodePool: its launches fail or its machines never join, so they are paused; one is tried.",
+    "Conflict": "NodeOverlay: another of the same weight sets the same price or resource, so this one isn't applied.",
     "DemandUnknown": "CapacityBuffer: why its queue, alarm or event can't be followed.",
     "DisruptionBlocked": "Node: it should be disrupted, and what blocks that.",
     "DisruptionTerminating": "NodeClaim: it is disrupted, with the reason: expired, drifted, empty, underutilized, or "

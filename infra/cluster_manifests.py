@@ -51,7 +51,7 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("apps", ("daemonsets",), ("list",)),
     ("policy", ("poddisruptionbudgets",), ("list",)),
     ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), ("list",)),
-    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list",)),
+    ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
     # CapacityBuffers, and by name the pod templates and workloads that they refer to.
     ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list",)),
@@ -72,7 +72,7 @@ RELAY_RULES: tuple[Rule, ...] = (
     ("", ("nodes", "pods"), ("list", "watch")),
     # When a PodDisruptionBudget allows disruptions again, a drain continues.
     ("policy", ("poddisruptionbudgets",), ("list", "watch")),
-    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list", "watch")),
+    ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list", "watch")),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
     # A changed buffer, or a pod that takes its room, is a hint to buy the room again.
     ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list", "watch")),
@@ -98,11 +98,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
         # Annotations with the hash of their spec, by which a change is drift (also for Karpenter); they and the status
         # are read again after a conflict.
         ("karpenter.sh", ("nodepools",), ("get", "patch")),
-        ("karpenter.sh", ("provisioners",), ("get",)),
+        ("karpenter.sh", ("nodeoverlays", "provisioners"), ("get",)),
         ("karpenter.k8s.aws", ("ec2nodeclasses",), ("get", "patch")),
         ("karpenter.k8s.aws", ("awsnodetemplates",), ("get",)),
-        # Status conditions of NodePools and node classes.
-        ("karpenter.sh", ("nodeclaims/status", "nodepools/status", "provisioners/status"), ("patch",)),
+        # Status conditions of NodePools, NodeOverlays and node classes.
+        (
+            "karpenter.sh",
+            ("nodeclaims/status", "nodeoverlays/status", "nodepools/status", "provisioners/status"),
+            ("patch",),
+        ),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
         # How much of a buffer's room is there; it is read again after a conflict.
         ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get",)),

@@ -275,7 +275,7 @@ class WatchedBudget(Struct):
 
 
 class WatchedPoolOrClass(Struct):
-    """A NodePool, EC2NodeClass or legacy equivalent: only its metadata matters."""
+    """A NodePool, EC2NodeClass, legacy equivalent or NodeOverlay: only its metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -323,7 +323,13 @@ class WatchedBuffer(Struct):
 
 Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedBuffer | WatchedPoolOrClass
 
-POOL_AND_CLASS_KINDS = (resources.NODE_POOLS, resources.NODE_CLASSES, resources.PROVISIONERS, resources.NODE_TEMPLATES)
+POOL_AND_CLASS_KINDS = (
+    resources.NODE_POOLS,
+    resources.NODE_CLASSES,
+    resources.PROVISIONERS,
+    resources.NODE_TEMPLATES,
+    resources.NODE_OVERLAYS,
+)
 
 WATCHED_KINDS: dict[Resource, type[Watched]] = {
     resources.PODS: WatchedPod,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.pause import Pause
@@ -47,6 +48,8 @@ class ResolvedNodePools(Struct, kw_only=True):
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     ``coverage`` says what commitments pay of the cluster's nodes; None where they don't count.
+    ``overlays`` are the NodeOverlays that are applied to the instance types, those that take precedence first;
+    ``overlay_conflicts`` says of the others, by name, why they aren't.
     """
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
@@ -55,6 +58,8 @@ class ResolvedNodePools(Struct, kw_only=True):
     on_trial: frozenset[str] = frozenset()
     trial_in_cluster: bool = False
     coverage: OwnCoverage | None = None
+    overlays: tuple[NodeOverlay, ...] = ()
+    overlay_conflicts: Mapping[str, str] = {}
 
     @property
     def unused(self) -> Balance | None:

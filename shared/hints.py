@@ -38,8 +38,8 @@ NODE_CLAIMS_DELETING = "NodeClaims Deleting"
 DRAINS_UNBLOCKED = "Drains Unblocked"
 """NodeClaims whose blocked drain may continue: a budget allows a disruption again, or a pod can be evicted or ended."""
 NODE_POOLS_CHANGED = "NodePools Changed"
-"""A NodePool, EC2NodeClass, Provisioner or AWSNodeTemplate was created, changed or deleted, or a NodeClaim without a
-NodePool was created."""
+"""A NodePool, EC2NodeClass, Provisioner, AWSNodeTemplate or NodeOverlay was created, changed or deleted, or a NodeClaim
+without a NodePool was created."""
 CAPACITY_BUFFERS_CHANGED = "CapacityBuffers Changed"
 """A CapacityBuffer was created, changed or deleted, or a pod came to a node and may have taken the room of one."""
 RELAY_STARTED = "Relay Started"

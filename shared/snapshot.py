@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.limit_range import LimitRange
     from shared.api.meta import ObjectRef
+    from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -51,7 +52,7 @@ class BufferObjects:
 class Snapshot:
     """All objects that decisions use.
 
-    NodePools and EC2NodeClasses are the valid ones, legacy kinds converted; the others are in ``invalid``.
+    NodePools, EC2NodeClasses and NodeOverlays are the valid ones, legacy kinds converted; the others are ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
     their instances. ``capacity_buffers`` are those that Tenon provides. ``taken_at`` is the time (UTC) before the first
     object was read. ``pause`` is the whole cluster's; those of NodePools are annotations.
@@ -63,6 +64,7 @@ class Snapshot:
     node_claims: tuple[NodeClaim, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     node_classes: tuple[EC2NodeClass, ...] = ()
+    node_overlays: tuple[NodeOverlay, ...] = ()
     daemon_sets: tuple[DaemonSet, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
     namespaces: tuple[Namespace, ...] = ()

@@ -24,7 +24,7 @@ from shared.api.limit_range import LimitRange
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
+from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -222,7 +222,8 @@ def _snapshot(
     node_classes, invalid_classes = convert_node_classes(
         as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
     )
-    invalid += [*invalid_pools, *invalid_classes]
+    overlays, invalid_overlays = convert_node_overlays(as_mappings(contents.by_kind, "NodeOverlay"))
+    invalid += [*invalid_pools, *invalid_classes, *invalid_overlays]
     counts = {kind: len(raw) for kind, raw in contents.by_kind.items()}
     listed = decoding.decode_pods(contents.of("Pod"), refused)
     added = manifest_pods.added_pods(contents.of, listed, counts, _USED_KINDS, invalid)
@@ -233,6 +234,7 @@ def _snapshot(
         node_claims=tuple(c for c in objects(NodeClaim) if c.api_version == nodeclaim.API_VERSION),
         node_pools=node_pools,
         node_classes=node_classes,
+        node_overlays=overlays,
         daemon_sets=objects(DaemonSet),
         limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),

@@ -57,6 +57,7 @@ class CatalogOfferings:
             unavailable=self.unavailable,
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
+            overlays=snapshot.node_overlays,
         )
         held = boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
         return held.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
@@ -72,7 +73,7 @@ class DocumentOfferings:
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """Every NodePool can launch; node classes don't matter."""
         classes = {c.name: c for c in snapshot.node_classes}
-        return ResolvedNodePools(
+        resolved = ResolvedNodePools(
             instance_types={p.name: self.for_pool.get(p.name, self.types) for p in snapshot.node_pools},
             not_ready={},
             node_classes={
@@ -81,6 +82,7 @@ class DocumentOfferings:
                 if (name := p.spec.template.spec.node_class_ref.name) in classes
             },
         )
+        return resolved_node_pools.with_overlays(resolved, snapshot.node_pools, snapshot.node_overlays)
 
 
 def has_status(node_class: EC2NodeClass) -> bool:

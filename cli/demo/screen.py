@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli.nodes import rows, table
 from shared.api.kubernetes import Node, Pod
+from shared.api.labels import offering_key
 from shared.api.nodeclaim import NodeClaim
 from shared.plurals import plural
 
@@ -29,7 +30,7 @@ def node_rows(world: World, price: Callable[[str, str, str], float]) -> NodeRows
         [msgspec.convert(n, Node) for n in world.nodes()],
         [msgspec.convert(c, NodeClaim) for c in world.claims()],
         [msgspec.convert(p, Pod) for p in world.pods()],
-        price=price,
+        price=lambda labels: price(*offering_key(labels)),
         now=world.clock.now(),
     )
 

@@ -144,7 +144,7 @@ class _NodeExplanation:
     def _about(self) -> Section:
         labels = self.node.metadata.labels
         instance_type, zone, capacity_type = offering_key(labels)
-        price = offering_prices(self.resolved_pools).get((instance_type, zone, capacity_type))
+        price = offering_prices(self.resolved_pools).of_node(labels)
         cost = f"{terminal.usd(price)}/h" if price is not None else "unknown price"
         created = self.node.metadata.creation_timestamp
         pods = self.view.pods.get(self.node.metadata.name, ())

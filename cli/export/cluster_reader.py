@@ -17,6 +17,7 @@ from shared.cluster.errors import ApiError, ForbiddenError
 from shared.cluster.snapshot_reader import (
     SnapshotReader,
     convert_node_classes,
+    convert_node_overlays,
     convert_node_pools,
     list_if_kind_exists,
     list_raw,
@@ -34,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     # Pods of large clusters are watched from the last resourceVersion instead of listing all of them again.
     ("", ("pods",), ("list", "watch")),
     ("", ("nodes",), ("list",)),
-    ("karpenter.sh", ("nodeclaims", "nodepools", "provisioners"), ("list",)),
+    ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
 )
 """What a ClusterRole must allow."""
@@ -92,6 +93,7 @@ class ClusterReader:
         classes, invalid_classes = convert_node_classes(
             list_raw(client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)
         )
+        overlays, invalid_overlays = convert_node_overlays(list_raw(client, resources.NODE_OVERLAYS))
         snapshot = Snapshot(
             taken_at=now,
             pods=pods.objects,
@@ -99,7 +101,15 @@ class ClusterReader:
             nodes=node_class_groups.unmanaged(nodes.objects, claims.foreign_provider_ids),
             node_pools=pools,
             node_classes=classes,
-            invalid=(*pods.invalid, *claims.own.invalid, *nodes.invalid, *invalid_pools, *invalid_classes),
+            node_overlays=overlays,
+            invalid=(
+                *pods.invalid,
+                *claims.own.invalid,
+                *nodes.invalid,
+                *invalid_pools,
+                *invalid_classes,
+                *invalid_overlays,
+            ),
         )
         try:
             pause = stored_pause(client, cluster=self._reference.cluster, now=now)

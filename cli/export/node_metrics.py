@@ -14,6 +14,7 @@ from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources, subtract
 from shared.disruption.disruption_queue import is_queued
+from shared.instance_types.overlays import node_price, ready_overlays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,9 +37,10 @@ _ELIGIBLE = {
 
 def table(snapshot: Snapshot, catalog: InstanceTypeCatalog | None) -> NodeRows:
     """The rows of `tenon nodes`; without a catalog no price is known."""
+    overlays = ready_overlays(snapshot.node_overlays)
 
-    def price(instance_type: str, zone: str, capacity_type: str) -> float | None:
-        return None if catalog is None else _price(catalog, instance_type, zone, capacity_type)
+    def price(labels: Mapping[str, str]) -> float | None:
+        return None if catalog is None else node_price(catalog, labels, overlays)
 
     return node_rows.build(snapshot.nodes, snapshot.node_claims, snapshot.pods, price=price, now=snapshot.taken_at)
 

@@ -95,12 +95,12 @@ def build(
     claims: Iterable[NodeClaim],
     pods: Iterable[Pod],
     *,
-    price: Callable[[str, str, str], float | None],
+    price: Callable[[Mapping[str, str]], float | None],
     now: datetime,
     chunks: Mapping[str, int] = MappingProxyType({}),
     groups: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeRows:
-    """The rows by name; ``price`` gets instance type, zone and capacity type.
+    """The rows by name; ``price`` gets the labels of a node or NodeClaim.
 
     ``chunks`` are by node or NodeClaim, ``groups`` the node groups' names by node.
     """
@@ -127,7 +127,7 @@ def build(
 
 
 def _node_row(
-    node: Node, claim: NodeClaim | None, pods: Sequence[Pod], price: Callable[[str, str, str], float | None]
+    node: Node, claim: NodeClaim | None, pods: Sequence[Pod], price: Callable[[Mapping[str, str]], float | None]
 ) -> Row:
     labels = {**(claim.metadata.labels if claim is not None else {}), **node.metadata.labels}
     key = offering_key(labels)
@@ -138,7 +138,7 @@ def _node_row(
         instance_type=key[0],
         zone=key[1],
         capacity_type=key[2] if key[0] else "",
-        price=0.0 if state == STANDBY_STATES[STOPPED] else price(*key),
+        price=0.0 if state == STANDBY_STATES[STOPPED] else price(labels),
         created=node.metadata.creation_timestamp,
         pods=sum(not (is_daemon(p) or is_mirror(p)) for p in pods),
         requested=add(*(_requests(p) for p in pods)) if pods else {},
@@ -149,7 +149,7 @@ def _node_row(
     )
 
 
-def _claim_row(claim: NodeClaim, price: Callable[[str, str, str], float | None]) -> Row:
+def _claim_row(claim: NodeClaim, price: Callable[[Mapping[str, str]], float | None]) -> Row:
     labels = claim.metadata.labels
     key = offering_key(labels)
     state, why = _state(None, claim)
@@ -159,7 +159,7 @@ def _claim_row(claim: NodeClaim, price: Callable[[str, str, str], float | None])
         instance_type=key[0],
         zone=key[1],
         capacity_type=key[2] if key[0] else "",
-        price=price(*key) if claim.status.provider_id else 0.0,
+        price=price(labels) if claim.status.provider_id else 0.0,
         created=claim.metadata.creation_timestamp,
         pods=0,
         requested={},

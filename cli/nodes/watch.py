@@ -23,7 +23,7 @@ from shared import runtime
 from shared.cluster.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from rich.console import Console
 
@@ -45,12 +45,11 @@ def read_rows(observed: ObservedCluster) -> NodeRows:
     return _rows(observed, _price_lookup(observed))
 
 
-def _price_lookup(observed: ObservedCluster) -> Callable[[str, str, str], float | None]:
-    prices = offering_prices(observed.offerings.resolve_pools(observed.snapshot))
-    return lambda instance_type, zone, capacity_type: prices.get((instance_type, zone, capacity_type))
+def _price_lookup(observed: ObservedCluster) -> Callable[[Mapping[str, str]], float | None]:
+    return offering_prices(observed.offerings.resolve_pools(observed.snapshot)).of_node
 
 
-def _rows(observed: ObservedCluster, price: Callable[[str, str, str], float | None]) -> NodeRows:
+def _rows(observed: ObservedCluster, price: Callable[[Mapping[str, str]], float | None]) -> NodeRows:
     snapshot, node_groups = observed.snapshot, observed.node_groups
     coming = node_groups.coming(snapshot) if node_groups is not None else ()
     groups = node_groups.group_by_node if node_groups is not None else {}

@@ -25,7 +25,8 @@ def plan(
             "--what-if",
             metavar="CHANGE",
             help="Plan for another number of replicas, deployment/web=50 (also statefulset/, replicaset/; "
-            "NAMESPACE/NAME or --namespace), or with a file's NodePools, nodepool=FILE; repeatable.",
+            "NAMESPACE/NAME or --namespace), or with a file's NodePools or NodeOverlays, nodepool=FILE or "
+            "nodeoverlay=FILE; repeatable.",
         ),
     ] = None,
     without: Annotated[

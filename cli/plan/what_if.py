@@ -1,4 +1,4 @@
-"""What-if changes to a cluster: other replica counts, other NodePools, missing capacity.
+"""What-if changes to a cluster: other replica counts, other NodePools or NodeOverlays, missing capacity.
 
 A change only affects the snapshot; the plan for it is computed as for a cluster in that state.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -17,8 +17,9 @@ from cli.cluster import manifest_reader, offerings
 from cli.cluster.observed_cluster import with_snapshot
 from cli.errors import UsageError
 from shared.api.labels import offering_key
+from shared.api.meta import NamedObject
 from shared.api.pods import is_reschedulable
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
+from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.snapshot import Snapshot
 
+T = TypeVar("T", bound=NamedObject)
 _KINDS = {
     "deployment": "deployment", "deploy": "deployment", "deployments": "deployment",
     "statefulset": "statefulset", "sts": "statefulset", "statefulsets": "statefulset",
@@ -34,7 +36,10 @@ _KINDS = {
 }  # fmt: skip
 _REPLICAS = re.compile(r"[0-9]{1,6}")
 _MAX_SIMILAR = 5
-_FORMS = "deployment/NAME=REPLICAS, statefulset/NAME=REPLICAS (NAME may be NAMESPACE/NAME) or nodepool=FILE"
+_FORMS = (
+    "deployment/NAME=REPLICAS, statefulset/NAME=REPLICAS (NAME may be NAMESPACE/NAME), nodepool=FILE or "
+    "nodeoverlay=FILE"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,7 @@ class ScaleWorkload:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyFile:
-    """The NodePools and node classes of a file are applied."""
+    """The NodePools, node classes and NodeOverlays of a file are applied."""
 
     path: Path
 
@@ -58,13 +63,13 @@ Change = ScaleWorkload | ApplyFile
 
 
 def parse(text: str, *, namespace: str) -> Change:
-    """``deployment/web=50`` or ``nodepool=FILE``.
+    """``deployment/web=50``, ``nodepool=FILE`` or ``nodeoverlay=FILE``.
 
     Raises:
         UsageError: the text has neither form.
     """
     target, equals, value = text.partition("=")
-    if equals and target.lower() in {"nodepool", "provisioner"} and value:
+    if equals and target.lower() in {"nodepool", "provisioner", "nodeoverlay"} and value:
         return ApplyFile(path=Path(value))
     kind, _, name = target.partition("/")
     if equals and name and kind.lower() in _KINDS and _REPLICAS.fullmatch(value):
@@ -79,7 +84,7 @@ def apply(observed: ObservedCluster, changes: Iterable[Change]) -> ObservedClust
     """The cluster with all changes.
 
     Raises:
-        UsageError: a workload doesn't exist, or a file has no valid NodePool or node class.
+        UsageError: a workload doesn't exist, or a file has no valid NodePool, node class or NodeOverlay.
     """
     for change in changes:
         observed = _scale(observed, change) if isinstance(change, ScaleWorkload) else _apply_file(observed, change)
@@ -139,23 +144,27 @@ def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster
     node_classes, invalid_classes = convert_node_classes(
         manifest_reader.as_mappings(objects, "EC2NodeClass", "AWSNodeTemplate")
     )
-    invalid = (*invalid_pools, *invalid_classes)
+    overlays, invalid_overlays = convert_node_overlays(manifest_reader.as_mappings(objects, "NodeOverlay"))
+    invalid = (*invalid_pools, *invalid_classes, *invalid_overlays)
     if invalid:
         raise UsageError(f"{change.path}: {invalid[0].ref}: {invalid[0].problems[0]}")
-    if not node_pools and not node_classes:
-        raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass or AWSNodeTemplate")
+    if not node_pools and not node_classes and not overlays:
+        raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass, AWSNodeTemplate or NodeOverlay")
     snapshot = observed.snapshot
     statuses = {c.name: c.status for c in snapshot.node_classes}
-    changed_pools = {p.name for p in node_pools}
-    changed_classes = {c.name for c in node_classes}
+    with_status = (msgspec.structs.replace(c, status=statuses.get(c.name, c.status)) for c in node_classes)
     return with_snapshot(
         observed,
         replace(
             snapshot,
-            node_pools=(*(p for p in snapshot.node_pools if p.name not in changed_pools), *node_pools),
-            node_classes=(
-                *(c for c in snapshot.node_classes if c.name not in changed_classes),
-                *(msgspec.structs.replace(c, status=statuses.get(c.name, c.status)) for c in node_classes),
-            ),
+            node_pools=_with_changed(snapshot.node_pools, node_pools),
+            node_classes=_with_changed(snapshot.node_classes, tuple(with_status)),
+            node_overlays=_with_changed(snapshot.node_overlays, overlays),
         ),
     )
+
+
+def _with_changed(current: tuple[T, ...], changed: tuple[T, ...]) -> tuple[T, ...]:
+    """The objects, where those of the same name are replaced by the changed ones."""
+    replaced = {obj.name for obj in changed}
+    return (*(obj for obj in current if obj.name not in replaced), *changed)

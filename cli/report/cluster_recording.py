@@ -88,7 +88,7 @@ def _node_spans(observed: ObservedCluster, prices: Prices, start: datetime) -> l
 
 
 def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datetime) -> NodeSpan:
-    instance_type, zone, capacity_type = key = offering_key(node.metadata.labels)
+    instance_type, zone, capacity_type = offering_key(node.metadata.labels)
     created = claim.metadata.creation_timestamp if claim is not None else node.metadata.creation_timestamp
     launched, initialized = created, node.metadata.creation_timestamp
     if claim is not None:
@@ -100,7 +100,7 @@ def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datet
         instance_type=instance_type,
         zone=zone,
         capacity_type=capacity_type,
-        price=prices.get(key),
+        price=prices.of_node(node.metadata.labels),
         created=_seconds(created, start),
         launched=_seconds(launched, start),
         ready=_seconds(initialized, start),

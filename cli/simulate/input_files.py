@@ -20,8 +20,9 @@ from shared.api.limit_range import LimitRange
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from shared.cluster.snapshot_reader import convert_node_pools
+from shared.cluster.snapshot_reader import convert_node_overlays, convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.overlays import apply_overlays, labels_of
 from shared.scheduling.decision import Problem, SchedulingPolicies
 from shared.snapshot import InvalidObject, Snapshot
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from shared.api.nodeclaim import NodeClaim
     from shared.scheduling.decision import UnschedulableReason
 
 T = TypeVar("T")
@@ -155,14 +157,16 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     node_pools, invalid_pools = convert_node_pools(
         raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())
     )
-    claims = [node_claim(raw) for raw in by_kind.get("NodeClaim", ())]
-    invalid += [*invalid_pools, *(InvalidObject(ref=c.ref, problems=c.problems) for c in claims if c.value is None)]
+    overlays, invalid_overlays = convert_node_overlays(by_kind.get("NodeOverlay", ()))
+    claims, invalid_claims = _node_claims(by_kind.get("NodeClaim", ()))
+    invalid += [*invalid_pools, *invalid_overlays, *invalid_claims]
     snapshot = Snapshot(
         taken_at=now,
         pods=pods,
         nodes=objects(Node),
-        node_claims=tuple(c.value for c in claims if c.value is not None),
+        node_claims=claims,
         node_pools=node_pools,
+        node_overlays=overlays,
         daemon_sets=objects(DaemonSet),
         limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),
@@ -173,13 +177,25 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         capacity_buffers=decoding.decode_buffers(of_kind, invalid),
         invalid=tuple(invalid),
     )
+    overlaid = apply_overlays(
+        {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},
+        {p.name: labels_of(p) for p in node_pools},
+        overlays,
+    )
+    notes += (f"NodeOverlay {name} isn't applied: {why}" for name, why in sorted(overlaid.conflicts.items()))
     problem = Problem(
         snapshot=snapshot,
-        instance_types={p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},
+        instance_types=overlaid.instance_types,
         pods=frozenset(p.key for p in pods if is_pending(p)),
         policies=parse_policies(document.options),
     )
     return SimulationInput(problem, refused, tuple(invalid), tuple(notes))
+
+
+def _node_claims(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodeClaim, ...], list[InvalidObject]]:
+    outcomes = [node_claim(raw) for raw in raw_objects]
+    invalid = [InvalidObject(ref=c.ref, problems=c.problems) for c in outcomes if c.value is None]
+    return tuple(c.value for c in outcomes if c.value is not None), invalid
 
 
 def instance_types_for(

@@ -12,6 +12,7 @@ from shared.api import labels as names
 from shared.api.meta import annotated
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.instance_types.overlays import node_price, ready_overlays
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.launching import Launcher
 from shared.provisioning.nodeclaim_creation import new_node_claims
@@ -63,7 +64,9 @@ class Replacements:
             self._logger.warning("Couldn't compute the savings of a command", extra={"why": str(error)})
             return 0.0
         removed = {removal.claim for removal in command.removals}
-        return sum(catalog.price(c.metadata.labels) or 0.0 for c in snapshot.node_claims if c.name in removed)
+        overlays = ready_overlays(snapshot.node_overlays)
+        prices = (node_price(catalog, c.metadata.labels, overlays) for c in snapshot.node_claims if c.name in removed)
+        return sum(price or 0.0 for price in prices)
 
     def node_claims(
         self, command: Command, snapshot: Snapshot, *, command_id: str, now: datetime

@@ -78,6 +78,7 @@ def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
         unavailable=(),
         nodes=snapshot.nodes,
         claims=snapshot.node_claims,
+        overlays=snapshot.node_overlays,
     )
     return schedule(Problem(snapshot=snapshot, instance_types=pools.instance_types, not_ready=pools.not_ready))
 

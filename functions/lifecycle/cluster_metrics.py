@@ -19,6 +19,7 @@ from shared.api.pods import is_provisionable, is_terminal, spec_requests, waited
 from shared.api.quantity import QuantityError, parse_resources
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.instance_types.overlays import node_price, ready_overlays
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def values(cluster: ClusterMetrics) -> dict[Metric, float]:
 def measure(snapshot: Snapshot, catalog: InstanceTypeCatalog | None, *, now: datetime) -> ClusterMetrics:
     """The metrics of the nodes that belong to NodePools; without a catalog no node has a price."""
     nodes = [n for n in snapshot.nodes if n.metadata.labels.get(names.NODEPOOL)]
-    known_prices = [catalog.price(n.metadata.labels) if catalog is not None else None for n in nodes]
+    overlays = ready_overlays(snapshot.node_overlays)
+    known_prices = [node_price(catalog, n.metadata.labels, overlays) if catalog is not None else None for n in nodes]
     by_pool: dict[str, list[float]] = defaultdict(list)
     by_type: dict[str, list[float]] = defaultdict(list)
     for node, price in zip(nodes, known_prices, strict=True):

@@ -108,6 +108,11 @@ def _reconcile(
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
         pauses = nodepool_status.pauses(context, snapshot, boot, node_classes)
+        if snapshot.node_overlays:
+            # Imported here: few clusters have overlays.
+            from functions.lifecycle import node_overlay_status  # noqa: PLC0415
+
+            node_overlay_status.write_statuses(context, snapshot, node_classes)
     visible = without_standbys(snapshot)
     nodepool_status.write_statuses(context, visible, node_classes, failures, pauses)
     if snapshot.capacity_buffers:

@@ -56,6 +56,7 @@ def observe(settings: ShadowSettings, record: Record, catalog: InstanceTypeCatal
         now=now,
         nodes=snapshot.nodes,
         claims=snapshot.node_claims,
+        overlays=snapshot.node_overlays,
     )
     return Observed(
         snapshot=snapshot,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.decode import Outcome
+    from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
@@ -79,6 +80,8 @@ class SnapshotReader:
         node_pools, invalid_pools = convert_node_pools(raw_pools)
         node_classes, invalid_classes = convert_node_classes(raw_classes)
         invalid.extend((*invalid_pools, *invalid_classes))
+        overlays, invalid_overlays = convert_node_overlays(list_raw(self.client, resources.NODE_OVERLAYS))
+        invalid.extend(invalid_overlays)
         buffers, invalid_buffers = self._capacity_buffers()
         invalid.extend(invalid_buffers)
         return Snapshot(
@@ -88,6 +91,7 @@ class SnapshotReader:
             nodes=nodes,
             node_pools=node_pools,
             node_classes=node_classes,
+            node_overlays=overlays,
             daemon_sets=list_all(resources.DAEMON_SETS, DaemonSet),
             limit_ranges=list_all(resources.LIMIT_RANGES, LimitRange),
             namespaces=list_all(resources.NAMESPACES, Namespace),
@@ -186,6 +190,16 @@ def convert_node_classes(
 ) -> tuple[tuple[EC2NodeClass, ...], tuple[InvalidObject, ...]]:
     """The valid EC2NodeClasses, converted from AWSNodeTemplates if legacy, and the invalid objects: as NodePools."""
     return _convert(raw_objects, decode.node_class, nodeclass.API_VERSION)
+
+
+def convert_node_overlays(
+    raw_objects: Iterable[dict[str, Any]],
+) -> tuple[tuple[NodeOverlay, ...], tuple[InvalidObject, ...]]:
+    """The valid NodeOverlays that aren't being deleted, by name, and the invalid ones."""
+    outcomes = [decode.read_node_overlay(raw) for raw in raw_objects]
+    valid = [o.value for o in outcomes if o.value is not None and o.value.metadata.deletion_timestamp is None]
+    invalid = tuple(InvalidObject(ref=o.ref, problems=o.problems) for o in outcomes if o.value is None)
+    return tuple(sorted(valid, key=lambda overlay: overlay.name)), invalid
 
 
 def _convert(

@@ -37,9 +37,9 @@ OfferingKey = tuple[str, str, str]
 class Offering:
     """A zone and capacity type in which an instance type is sold, and its price in USD per hour.
 
-    ``price`` is what AWS charges. ``adjusted_price`` is what decisions compare instead, where that differs: what a
-    commitment has paid already costs nothing more. ``labels`` are those of this offering only, such as a capacity
-    reservation's id.
+    ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case. ``adjusted_price`` is
+    what decisions compare instead, where that differs: what a commitment has paid already costs nothing more.
+    ``labels`` are those of this offering only, such as a capacity reservation's id.
     """
 
     zone: str
@@ -48,11 +48,17 @@ class Offering:
     available: bool = True
     labels: Mapping[str, str] = field(default_factory=dict)
     adjusted_price: float | None = None
+    list_price: float | None = None
 
     @property
     def effective_price(self) -> float:
         """USD per hour that decisions compare."""
         return self.price if self.adjusted_price is None else self.adjusted_price
+
+    @property
+    def has_overlaid_price(self) -> bool:
+        """Whether the price is a NodeOverlay's, which EC2 doesn't know."""
+        return self.list_price is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +203,7 @@ def reserved_offerings(
     )
 
 
-_INSTANCE_TYPE_KEYS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
+INSTANCE_TYPE_KEYS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
 """Keys that instance types and offerings define; others are defined by the NodePool."""
 
 
@@ -206,7 +212,7 @@ def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelecto
     return all(
         met(r.operator, r.values, offering_labels.get(labels.normalize_key(r.key)))
         for r in requirements
-        if labels.normalize_key(r.key) in _INSTANCE_TYPE_KEYS
+        if labels.normalize_key(r.key) in INSTANCE_TYPE_KEYS
     )
 
 

@@ -81,6 +81,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             now=now,
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
+            overlays=snapshot.node_overlays,
         )
         failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
         resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved

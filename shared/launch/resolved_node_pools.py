@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared import runtime
 from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
@@ -17,14 +18,17 @@ from shared.api.nodepool import node_class_for
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable
 from shared.instance_types.instance_type import met
+from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels_of
 from shared.instance_types.provider import list_instance_types
 from shared.launch.node_class.status import resolve
+from shared.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from shared.api.kubernetes import Node
+    from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -97,18 +101,22 @@ def resolve_node_pools(
     now: datetime,
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
+    overlays: Sequence[NodeOverlay] = (),
 ) -> ResolvedNodePools:
     """What the NodePools can launch now.
 
     A class is launched by its status, as in Karpenter. AWS is asked only about classes whose status is not there yet,
     is of an older generation, or says that they are not ready, so that a new or mended class can launch at once.
-    ``nodes`` and their ``claims`` show the memory capacity of instance types.
+    ``nodes`` and their ``claims`` show the memory capacity of instance types. The valid ``overlays`` change prices and
+    resources.
     """
     current = [c for c in classes if _has_current_status(c)]
     stale = [c for c in classes if not _has_current_status(c)]
     resolved = resolve_node_classes(stale, cluster, default_instance_profile=default_instance_profile, now=now)
     node_classes = (*current, *resolved.values())
-    return node_pools_by_status(pools, node_classes, catalog, unavailable=unavailable, nodes=nodes, claims=claims)
+    return node_pools_by_status(
+        pools, node_classes, catalog, unavailable=unavailable, nodes=nodes, claims=claims, overlays=overlays
+    )
 
 
 def _has_current_status(node_class: EC2NodeClass) -> bool:
@@ -125,14 +133,15 @@ def node_pools_by_status(
     unavailable: Collection[OfferingKey],
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
+    overlays: Sequence[NodeOverlay] = (),
 ) -> ResolvedNodePools:
     """As :func:`resolve_node_pools`, by the stored status of the node classes, without AWS."""
-    all_nodes, all_claims = tuple(nodes), tuple(claims)
+    all_pools, all_nodes, all_claims = tuple(pools), tuple(nodes), tuple(claims)
     instance_types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
     node_classes: dict[str, EC2NodeClass] = {}
     by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
-    for pool in pools:
+    for pool in all_pools:
         instance_types[pool.name] = ()
         node_class = node_class_of(pool, classes)
         problem = node_class_not_ready(pool, node_class)
@@ -151,4 +160,42 @@ def node_pools_by_status(
             )
         instance_types[pool.name] = by_class_and_kubelet[key]
         node_classes[pool.name] = node_class
-    return ResolvedNodePools(instance_types=instance_types, not_ready=not_ready, node_classes=node_classes)
+    resolved = ResolvedNodePools(instance_types=instance_types, not_ready=not_ready, node_classes=node_classes)
+    return with_overlays(resolved, all_pools, overlays) if overlays else resolved
+
+
+class _CachedOverlays(Struct):
+    inputs: bytes
+    instance_types: Mapping[str, tuple[InstanceType, ...]]
+    overlaid: OverlaidPools
+
+
+_CACHED_OVERLAYS = 4
+"""How many results are kept: a decision asks for few different sets of offerings."""
+
+
+def with_overlays(
+    resolved: ResolvedNodePools, pools: Iterable[NodePool], overlays: Sequence[NodeOverlay]
+) -> ResolvedNodePools:
+    """The same with the overlays' prices and resources. Identical instance types give identical results."""
+    pool_labels = {pool.name: labels_of(pool) for pool in pools}
+    inputs = msgspec.json.encode([[(o.name, o.spec) for o in overlays], pool_labels])
+    cache: list[_CachedOverlays] = runtime.current().cached("overlaid_instance_types", list)
+    cached = next((c for c in cache if c.inputs == inputs and _are_same(c.instance_types, resolved)), None)
+    if cached is None:
+        overlaid = apply_overlays(resolved.instance_types, pool_labels, overlays)
+        cached = _CachedOverlays(inputs, resolved.instance_types, overlaid)
+        cache[:] = [cached, *cache[: _CACHED_OVERLAYS - 1]]
+    return msgspec.structs.replace(
+        resolved,
+        instance_types=cached.overlaid.instance_types,
+        overlays=cached.overlaid.applied,
+        overlay_conflicts=cached.overlaid.conflicts,
+    )
+
+
+def _are_same(instance_types: Mapping[str, tuple[InstanceType, ...]], resolved: ResolvedNodePools) -> bool:
+    """Whether the NodePools have the identical instance types."""
+    return instance_types.keys() == resolved.instance_types.keys() and all(
+        types is instance_types[pool] for pool, types in resolved.instance_types.items()
+    )

@@ -25,6 +25,7 @@ from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption.disruption_queue import replaced_claims
+from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.displaced_pods import SETTLING_SECONDS, brake_for
 from shared.provisioning.launch_records import (
@@ -366,7 +367,9 @@ class Provisioner:
             scheduler.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
             report.add_round(scheduled, results, now=runtime.current().now())
             remaining = [n for n in scheduled.snapshot.nodes if n.metadata.name not in leaving]
-            before = sum(catalog.price(n.metadata.labels) or 0.0 for n in remaining)
+            before = sum(
+                node_price(catalog, n.metadata.labels, scheduled.resolved_pools.overlays) or 0.0 for n in remaining
+            )
             record_launches(
                 scheduled.created,
                 results,

@@ -1,6 +1,7 @@
 """The order in which capacity types are launched, and how EC2 chooses among the overrides of one: its strategy.
 
-Both are Karpenter's: reserved, then spot, then on-demand.
+Both are Karpenter's: reserved, then spot, then on-demand. EC2 knows nothing of NodeOverlays: where they set a price, it
+chooses by priorities instead of prices.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ def target_capacity_type(capacity_type: str, *, interruptible: bool = False) -> 
     return "spot" if capacity_type == labels.SPOT else "on-demand"
 
 
-def allocation_options(capacity_type: str, *, interruptible: bool = False) -> dict[str, Any]:
-    """SpotOptions, OnDemandOptions or ReservedCapacityOptions of the CreateFleet call."""
+def allocation_options(capacity_type: str, *, interruptible: bool = False, prioritized: bool = False) -> dict[str, Any]:
+    """SpotOptions, OnDemandOptions or ReservedCapacityOptions of the CreateFleet call.
+
+    ``prioritized``: the overrides have priorities, which EC2 follows for on-demand instances, and for spot instances by
+    best effort after capacity.
+    """
     if interruptible:
         return {"ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}}
     if capacity_type == labels.SPOT:
-        return {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
-    return {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}
+        strategy = "capacity-optimized-prioritized" if prioritized else "price-capacity-optimized"
+        return {"SpotOptions": {"AllocationStrategy": strategy}}
+    return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}}
 
 
 LAUNCH_ORDER = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)

@@ -60,6 +60,17 @@ class FleetPlan(Struct, kw_only=True):
         return bool(self.overrides) and all(is_interruptible(override) for override in self.overrides)
 
     @property
+    def priorities(self) -> tuple[int, ...]:
+        """By override, the rank of its price from 0, equal for equal prices; empty if no NodeOverlay set a price.
+
+        EC2 takes whole numbers, the lowest first (FleetLaunchTemplateOverridesRequest).
+        """
+        if not any(override.offering.has_overlaid_price for override in self.overrides):
+            return ()
+        ranks = {price: rank for rank, price in enumerate(sorted({o.offering.price for o in self.overrides}))}
+        return tuple(ranks[override.offering.price] for override in self.overrides)
+
+    @property
     def offering_keys(self) -> tuple[OfferingKey, ...]:
         """Every offering of the plan, sorted."""
         return tuple(sorted({override.offering_key for override in self.overrides}))

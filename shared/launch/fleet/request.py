@@ -95,13 +95,15 @@ class FleetRequest(Struct, kw_only=True):
         """
         tags = {**self._tags(), labels.LAUNCH_GROUP: self.group}
         instance_tags = tags | (self.nodeclaim_tags(claims[0]) if len(claims) == 1 else {})
+        priorities = plan.priorities or (None,) * len(plan.overrides)
+        overrides = [(self._template_key(o), _override(o, p)) for o, p in zip(plan.overrides, priorities, strict=True)]
         parameters: dict[str, Any] = {
             "Type": "instant",
             "ClientToken": self._client_token(step),
             "LaunchTemplateConfigs": [
                 {
                     "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
-                    "Overrides": [_override(o) for o in plan.overrides if self._template_key(o) == key],
+                    "Overrides": [override for template_key, override in overrides if template_key == key],
                 }
                 for key, template in templates.items()
             ],
@@ -116,7 +118,9 @@ class FleetRequest(Struct, kw_only=True):
                 {"ResourceType": "instance", "Tags": launch_template.tag_list(instance_tags)},
                 {"ResourceType": "volume", "Tags": launch_template.tag_list(instance_tags)},
             ],
-            **allocation_options(plan.capacity_type, interruptible=plan.is_interruptible),
+            **allocation_options(
+                plan.capacity_type, interruptible=plan.is_interruptible, prioritized=bool(plan.priorities)
+            ),
         }
         if self.node_class.spec.context:
             parameters["Context"] = self.node_class.spec.context
@@ -155,9 +159,10 @@ class FleetRequest(Struct, kw_only=True):
         return hashlib.sha256(text.encode()).hexdigest()[:_CLIENT_TOKEN_LENGTH]
 
 
-def _override(override: Override) -> dict[str, Any]:
-    return {
+def _override(override: Override, priority: int | None) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
         "InstanceType": override.instance_type.name,
         "SubnetId": override.subnet.id,
         "AvailabilityZone": override.offering.zone,
     }
+    return parameters if priority is None else {**parameters, "Priority": float(priority)}
