@@ -140,6 +140,11 @@ def pricing(region: str) -> PricingClient:
     return runtime.current().cached("aws:pricing", lambda: boto3.client("pricing", region_name=endpoint, config=slow))
 
 
+def savings_plans() -> Any:  # noqa: ANN401 (its types aren't installed)
+    """Savings Plans: one endpoint for all Regions of a partition, which botocore knows by the Region."""
+    return runtime.current().cached("aws:savings-plans", lambda: boto3.client("savingsplans", config=_config()))
+
+
 def error_code(error: ClientError) -> str:
     """AWS's code of an error, such as "UnauthorizedOperation"."""
     return error.response.get("Error", {}).get("Code", "")

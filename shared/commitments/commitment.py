@@ -55,7 +55,7 @@ class Commitments(msgspec.Struct, frozen=True, kw_only=True):
     """The active commitments, and the instances that run on demand, as of ``fetched_at`` (UTC).
 
     ``usage`` is by cluster, with "" for instances of no cluster: how many instances of a type run in a zone, as the key
-    "type/zone". ``problem`` says why commitments couldn't be read; there are none then.
+    "type/zone". ``problem`` says which commitments couldn't be read and why; they are left out.
     """
 
     fetched_at: datetime
