@@ -57,6 +57,10 @@ CONTEXT = {
     "bufferEventBus": "The bus of these events; default: `default`.",
     "nodeGroups": "`on` lets functions scale the cluster's Auto Scaling groups and managed node groups "
     "([node groups](../node-groups.md)); default: `off`.",
+    "commitments": "`on` reads the account's Savings Plans and Reserved Instances each hour, so that decisions count "
+    "them ([commitments](../commitments.md)); default: `off`.",
+    "commitmentShare": "With `commitments=on`: the part of the account's commitments that the cluster may use, 0 to 1; "
+    "default: its part of the running instances.",
     "mode": "`shadow` deploys only what [compares](../shadow-mode.md) what Tenon would do with what another autoscaler "
     "does, and changes nothing; default: `active`.",
     "shadowInterval": "Minutes between two runs of shadow mode, 2 to 30; default: `5`.",
@@ -79,6 +83,9 @@ SETTINGS_MEANINGS = {
     "planned_pods": "`nominated` or `off`: whether pods are nominated for the nodes that were launched for them.",
     "node_groups": "`on` or `off`: whether node groups are scaled.",
     "standby": "`on` or `off`: whether instances may be stopped and started, for standby nodes.",
+    "commitments": "`on` or `off`: whether the account's Savings Plans and Reserved Instances count.",
+    "commitment_share": "The part of the account's commitments that the cluster may use, 0 to 1; empty: its part of "
+    "the running instances.",
     "catalog_bucket": "The S3 bucket with instance types and prices.",
     "node_instance_profile": "The instance profile for node classes without role and instance profile.",
     "provisioning_queue_url": "The provisioner's queue, for hints about new pods.",
@@ -208,6 +215,8 @@ PURPOSES = {
     "ReadSpotRequests": "Verify spot interruption warnings, so that forged ones have no effect.",
     "ReadPlaces": "Read what a node class selects: subnets, security groups, images, reservations; and instances.",
     "ReadPrices": "Read on-demand prices. The Pricing API supports no resources.",
+    "ReadReservedInstances": "Read Reserved Instances and the instances that use them, with `-c commitments=on`.",
+    "ReadSavingsPlans": "Read Savings Plans and their rates, with `-c commitments=on`.",
     "ReadPublicParameters": "Read AWS's public parameters with image ids, never the account's.",
     "ReadTemplates": "Read launch templates.",
     "ReadTypes": "Read instance types, where they are offered, and spot prices.",

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLUSTER = "NAME"
-_OPTIONS = {"nodeGroups": "on", "bufferQueues": "QUEUE", "bufferAlarms": "ALARM", "bufferEvents": "SOURCE/DETAIL-TYPE"}
-"""Without these, the functions buffers and nodegroups aren't deployed."""
+_OPTIONS = {
+    "nodeGroups": "on",
+    "bufferQueues": "QUEUE",
+    "bufferAlarms": "ALARM",
+    "bufferEvents": "SOURCE/DETAIL-TYPE",
+    "commitments": "on",
+}
+"""Without these, the functions buffers and nodegroups aren't deployed, and the catalog function has fewer rights."""
 _INSTEAD = {function_sizes.SHADOW: {"mode": "shadow"}, function_sizes.WEBHOOK: {"relay": "webhook"}}
 """Functions that take the place of others."""
 _FLEET = {"fleet": "FLEET", "clusters": _CLUSTER}

@@ -70,6 +70,7 @@ class ClusterResources:
                 buffer_alarms=options.buffer_alarms,
                 standby=options.standby,
                 node_groups=options.node_groups,
+                commitments=options.commitments,
                 sweeps_table=fleet.sweeps_table if fleet else "",
             ),
             nodes=nodes,

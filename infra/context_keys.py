@@ -49,6 +49,8 @@ KEYS = (
     "bufferEventBus",
     "standby",
     "nodeGroups",
+    "commitments",
+    "commitmentShare",
     "mode",
     "shadowInterval",
     "shadowPools",

@@ -42,6 +42,7 @@ _WARNING_TRIES = 20
 
 REFRESHES: Mapping[str, Duration] = {"types": Duration.hours(12), "prices": Duration.minutes(15)}
 """How often each part of the catalog is fetched."""
+_COMMITMENTS_RATE = Duration.hours(1)
 
 INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
     "SpotInterruption": {"source": ["aws.ec2"], "detail_type": ["EC2 Spot Instance Interruption Warning"]},
@@ -124,7 +125,7 @@ class Events(Construct):
             for queue in (*queues.by_function.values(), *queues.delayed.values(), queues.undelivered)
         }
         self._hints()
-        self._schedules()
+        self._schedules(options)
         self._interruptions(function_sizes.INTERRUPTION, INTERRUPTIONS)
         if function_sizes.NODE_GROUPS in functions:
             self._interruptions(function_sizes.NODE_GROUPS, NODE_GROUP_INTERRUPTIONS)
@@ -161,7 +162,7 @@ class Events(Construct):
             targets=list(rule_targets),
         )
 
-    def _schedules(self) -> None:
+    def _schedules(self, options: StackOptions) -> None:
         # The sweep has its own message group: a hint whose function failed blocks its group for the visibility timeout,
         # but not the sweep, which completes its work within a minute.
         provisioning = self._queue(
@@ -179,7 +180,7 @@ class Events(Construct):
             self._schedule(
                 "RelayCheck", MINUTE, self._function(function_sizes.RELAY, age=_SWEEP_AGE, tries=_SWEEP_TRIES)
             )
-        for data, rate in REFRESHES.items() if function_sizes.CATALOG in self._functions else ():
+        for data, rate in refreshes(options).items() if function_sizes.CATALOG in self._functions else ():
             target = self._function(
                 function_sizes.CATALOG,
                 age=_REFRESH_AGE,
@@ -335,6 +336,11 @@ class Events(Construct):
                 },
             )
         )
+
+
+def refreshes(options: StackOptions) -> Mapping[str, Duration]:
+    """What the catalog function fetches, and how often."""
+    return {**REFRESHES, "commitments": _COMMITMENTS_RATE} if options.commitments else REFRESHES
 
 
 def add_schedule(

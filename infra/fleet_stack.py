@@ -27,9 +27,9 @@ from constructs import Construct
 from infra import function_sizes, resource_names
 from infra.acknowledgments import acknowledge_fleet
 from infra.alarms import FleetAlarm
-from infra.event_rules import REFRESHES, add_schedule
+from infra.event_rules import add_schedule, refreshes
 from infra.fleet_dashboard import FleetDashboard
-from infra.functions import make_function, shared_variables
+from infra.functions import commitment_values, make_function, shared_variables
 from infra.permission_scope import ReadScope, allow
 from infra.permissions import read_catalog, refresh_catalog
 from infra.queues import dead_letter_queue
@@ -128,7 +128,7 @@ class FleetStack(Stack):
         self._function, log = self._catalog_function(functions, options, clusters, code)
         self._allow_rules()
         schedules = Construct(self, "Events")
-        self._schedules(schedules)
+        self._schedules(schedules, options)
         FleetAlarm(self, "Alarms", fleet=options.fleet, function=self._function, topic=options.alarm_topic)
         if options.observability == "full":
             FleetDashboard(self, "Dashboard", fleet=options.fleet, clusters=clusters, log=log.log_group_name)
@@ -152,8 +152,9 @@ class FleetStack(Stack):
             "clusters": json.dumps(clusters),
             "sweeps_table": self._table.table_name,
             "undelivered_queue_url": self._undelivered.queue_url,
+            **commitment_values(options),
         }
-        on = ReadScope(cluster="", scope=scope, catalog=self._catalog)
+        on = ReadScope(cluster="", scope=scope, catalog=self._catalog, commitments=options.commitments)
         function, _, log = make_function(
             scope,
             function_sizes.CATALOG,
@@ -207,8 +208,8 @@ class FleetStack(Stack):
             source_arn=self.format_arn(service="events", resource="rule", resource_name=f"tenon-*/tenon-*.{missing}"),
         )
 
-    def _schedules(self, scope: Construct) -> None:
-        for data, rate in REFRESHES.items():
+    def _schedules(self, scope: Construct, options: StackOptions) -> None:
+        for data, rate in refreshes(options).items():
             self._schedule(scope, f"Refresh{data.capitalize()}", rate, {"refresh": data})
         self._schedule(scope, "CheckFleet", _CHECK, {"check": "fleet"})
 

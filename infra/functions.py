@@ -48,6 +48,8 @@ _ASYNC_RETRIES = 2
 _WATCHING_AGE = Duration.minutes(1)
 OF_FLEETS = frozenset({"clusters", "sweeps_table", "undelivered_queue_url"})
 """Settings that functions of other clusters don't have."""
+OF_COMMITMENTS = frozenset({"commitments", "commitment_share"})
+"""Settings that functions have only where commitments count."""
 _QUIET: Mapping[str, Any] = {
     "logging_format": lambda_.LoggingFormat.JSON,
     "system_log_level_v2": lambda_.SystemLogLevel.WARN,
@@ -101,6 +103,7 @@ def environment(
         "sweeps_table": on.sweeps_table,
         "standby": "on" if options.standby else "off",
         "node_groups": "on" if options.node_groups else "off",
+        **commitment_values(options),
         "relay": options.relay,
         "webhook_digest": webhook_digest,
     }
@@ -122,7 +125,13 @@ def variables(function: str, values: Mapping[str, str], options: StackOptions) -
 
 
 def _deployed_settings(function: str, options: StackOptions) -> list[str]:
-    return [name for name in setting_names(function) if options.fleet or name not in OF_FLEETS]
+    unused = (frozenset() if options.fleet else OF_FLEETS) | (frozenset() if options.commitments else OF_COMMITMENTS)
+    return [name for name in setting_names(function) if name not in unused]
+
+
+def commitment_values(options: StackOptions) -> dict[str, str]:
+    """The values of settings about commitments; none where they don't count."""
+    return {"commitments": "on", "commitment_share": options.commitment_share} if options.commitments else {}
 
 
 def shared_variables(function: str, options: StackOptions) -> dict[str, str]:

@@ -26,6 +26,7 @@ _SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "tracing": ("tracing", "off", "active"),
     "standby": ("standby", "off", "on"),
     "node_groups": ("nodeGroups", "off", "on"),
+    "commitments": ("commitments", "off", "on"),
 }
 """The key of each field with a bool, and its values for False and True."""
 _TEXTS: Mapping[str, str] = {
@@ -42,6 +43,7 @@ _TEXTS: Mapping[str, str] = {
     "observability": "observability",
     "planned_pods": "plannedPods",
     "buffer_event_bus": "bufferEventBus",
+    "commitment_share": "commitmentShare",
 }
 _LISTS: Mapping[str, str] = {
     "node_roles": "nodeRoles",

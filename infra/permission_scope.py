@@ -28,6 +28,8 @@ WILDCARDS = {
     "ReadTypes": "EC2's Describe actions support no resources; limited to the Region",
     "ReadNodeGroups": "the Describe actions of Auto Scaling and of launch template versions support no resources",
     "ReadPrices": "the Pricing API supports no resources",
+    "ReadReservedInstances": "EC2's Describe actions support no resources; limited to the Region",
+    "ReadSavingsPlans": "all plans of the account are read, whose ids are not known before",
     "JoinNetwork": "Lambda creates and deletes the function's network interfaces, whose ids are not known before",
 }
 """The statements whose resource is ``*``, and why they can't be narrower."""
@@ -35,11 +37,15 @@ WILDCARDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReadScope:
-    """The cluster's name and the catalog's bucket, which permissions to read refer to."""
+    """The cluster's name and the catalog's bucket, which permissions to read refer to.
+
+    ``commitments``: whether the catalog function reads the account's commitments.
+    """
 
     cluster: str
     scope: Construct
     catalog: s3.IBucket
+    commitments: bool = False
 
     @property
     def in_region(self) -> dict[str, Any]:

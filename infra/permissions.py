@@ -195,7 +195,16 @@ def refresh_catalog(on: ReadScope) -> list[iam.PolicyStatement]:
         any_resource("ReadTypes", types, on.in_region),
         any_resource("ReadPrices", ["pricing:GetProducts"]),
         allow("WriteCatalog", ["s3:PutObject"], [on.catalog.arn_for_objects("*")]),
+        *(_read_commitments(on) if on.commitments else ()),
     ]
+
+
+def _read_commitments(on: ReadScope) -> list[iam.PolicyStatement]:
+    """The account's Savings Plans and Reserved Instances, and the instances that use them."""
+    ec2 = ["ec2:DescribeInstances", "ec2:DescribeReservedInstances"]
+    # Savings Plans have one endpoint, in another Region.
+    plans = ["savingsplans:DescribeSavingsPlanRates", "savingsplans:DescribeSavingsPlans"]
+    return [any_resource("ReadReservedInstances", ec2, on.in_region), any_resource("ReadSavingsPlans", plans)]
 
 
 def read_catalog(on: ReadScope) -> list[iam.PolicyStatement]:
@@ -275,6 +284,15 @@ _SENDS = {
 """The statement's id, and the function whose queue it is, by setting."""
 
 
+_WITHOUT_RIGHTS = frozenset(
+    {
+        *("cluster_name", "node_instance_profile", "planned_pods", "buffer_events", "relay", "webhook_digest"),
+        *("commitments", "commitment_share"),  # what the catalog function reads of them is in the catalog's bucket
+    }
+)
+"""Settings that are names or options."""
+
+
 def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
     """The permissions that follow from a setting: a function that knows a resource may use it."""
     queues = on.queues
@@ -302,8 +320,8 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
             allowed = _read_sources(setting, on)
         case "standby" | "node_groups" | "sweeps_table":
             allowed = _optional(setting, function, on)
-        case "cluster_name" | "node_instance_profile" | "planned_pods" | "buffer_events" | "relay" | "webhook_digest":
-            allowed = []  # a name or an option
+        case _ if setting in _WITHOUT_RIGHTS:
+            allowed = []
         case _:
             raise KeyError(f"setting {setting} of {function}: add its permissions here")
     return allowed

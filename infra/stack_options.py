@@ -69,7 +69,9 @@ class StackOptions:
     ``shadow`` deploys only what compares, without changing anything, what Tenon would do with what is done: every
     ``shadow_interval`` minutes, with the NodePools and node classes ``shadow_pools`` or, without them, the cluster's.
     ``standby`` gives the rights to stop and start instances, which NodePools' standby nodes need. ``node_groups`` gives
-    the rights to scale the cluster's node groups.
+    the rights to scale the cluster's node groups. ``commitments`` lets the catalog function read Savings Plans and
+    Reserved Instances, which decisions then count; ``commitment_share`` is the cluster's part of them, 0 to 1 as text
+    ("": by its part of the running instances).
     """
 
     cluster: str
@@ -99,6 +101,8 @@ class StackOptions:
     planned_pods: PlannedPods = "nominated"
     standby: bool = False
     node_groups: bool = False
+    commitments: bool = False
+    commitment_share: str = ""
     buffer_queues: tuple[str, ...] = ()
     buffer_alarms: tuple[str, ...] = ()
     buffer_events: tuple[Event, ...] = ()
@@ -184,8 +188,6 @@ def oidc_provider(issuer: str, *, option: str) -> str:
 
 
 _POD_ONLY = ("relayImage", "relayArchitecture", "relayTolerations", "oidcProvider")
-
-
 _RELAYS: Mapping[str, Relay] = {"function": "function", "pod": "pod", "webhook": "webhook"}
 
 
@@ -277,6 +279,16 @@ def _bus(context: Mapping[str, object]) -> str:
     return bus
 
 
+_SHARE = re.compile(r"0|1(\.0+)?|0?\.\d{1,6}")
+
+
+def _commitment_share(context: Mapping[str, object], *, commitments: bool) -> str:
+    text = str(context.get("commitmentShare", ""))
+    if text and not (commitments and _SHARE.fullmatch(text)):
+        raise OptionError(f"-c commitmentShare={text}: must be a number from 0 to 1, and only with -c commitments=on")
+    return text
+
+
 def _shadow_interval(context: Mapping[str, object]) -> int:
     text = str(context.get("shadowInterval", "")) or str(DEFAULT_SHADOW_INTERVAL)
     if not text.isdecimal() or int(text) not in _SHADOW_INTERVALS:
@@ -334,6 +346,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     planned_pods = _one_of(context, "plannedPods", "nominated", "off")
     standby = _one_of(context, "standby", "off", "on")
     node_groups = _one_of(context, "nodeGroups", "off", "on")
+    commitments = _one_of(context, "commitments", "off", "on") == "on"
     shadow = _one_of(context, "mode", "active", "shadow") == "shadow"
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
@@ -378,6 +391,8 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         buffer_event_bus=_bus(context),
         standby=standby == "on",
         node_groups=node_groups == "on",
+        commitments=commitments,
+        commitment_share=_commitment_share(context, commitments=commitments),
         shadow=shadow,
         shadow_interval=_shadow_interval(context),
         shadow_pools=_shadow_pools(context),

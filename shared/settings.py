@@ -6,7 +6,7 @@ sets exactly those variables (a test compares both). A field ``table_name`` is r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -26,7 +26,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_name: str
 
 
-class ProvisioningSettings(Settings, frozen=True, kw_only=True):
+class CommitmentSettings(Settings, frozen=True, kw_only=True):
+    """The settings of functions that compare prices.
+
+    ``commitments``: whether Savings Plans and Reserved Instances count; they are stored in the catalog's bucket.
+    ``commitment_share`` is the part of the account's commitments that the cluster may use, 0 to 1 (None: by its part of
+    the running instances).
+    """
+
+    commitments: Literal["on", "off"] = "off"
+    commitment_share: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+
+
+class ProvisioningSettings(CommitmentSettings, frozen=True, kw_only=True):
     """The settings of functions that provision.
 
     The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 
-from functions.catalog import fleet
+from functions.catalog import commitments, fleet
 from functions.catalog.settings import CatalogSettings
 from shared import aws, hints, metrics, runtime
 from shared.instance_types import catalog_store
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_PRICE_AGE = timedelta(hours=1)
 """Prices that can't be refreshed for longer are alarming."""
 _PARTS = frozenset({"types", "prices"})
+_COMMITMENTS = "commitments"
 
 logger = Logger(service="catalog")
 written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
@@ -36,10 +37,17 @@ written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
 @metrics.watched("catalog")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
-    """Refresh ``{"refresh": "types" | "prices"}``, or after a hint what is stale. ``{"check": "fleet"}`` checks it."""
+    """Refresh ``{"refresh": "types" | "prices"}``, or after a hint what is stale. ``{"check": "fleet"}`` checks it.
+
+    Where commitments count, ``{"refresh": "commitments"}`` reads them.
+    """
     settings = read(CatalogSettings, runtime.current().environ)
     if settings.sweeps_table and event.get("check") == "fleet":
         fleet.check(settings, now=runtime.current().now())
+        return
+    counts_commitments = settings.commitments == "on"
+    if counts_commitments and event.get("refresh") == _COMMITMENTS:
+        commitments.refresh(settings.catalog_bucket, logger=logger)
         return
     try:
         requested = _requested_part(event, settings.members)
@@ -60,6 +68,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     if result.catalog is not previous:
         size = catalog_store.save(s3, settings.catalog_bucket, result.catalog)
     _report(result, size)
+    if counts_commitments:
+        commitments.read_if_missing(settings.catalog_bucket, logger=logger)
 
 
 def _requested_part(event: dict[str, Any], clusters: Sequence[str]) -> str | None:

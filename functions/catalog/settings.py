@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from shared.settings import Settings
+from shared.settings import CommitmentSettings
 
 
-class CatalogSettings(Settings, frozen=True, kw_only=True):
+class CatalogSettings(CommitmentSettings, frozen=True, kw_only=True):
     """The bucket of the catalog.
 
     The catalog function of a fleet has no ``cluster_name``, but the ``clusters``, a list in JSON, the table with their

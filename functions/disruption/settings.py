@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.settings import Settings
+from shared.settings import CommitmentSettings
 
 
-class DisruptionSettings(Settings, frozen=True, kw_only=True):
+class DisruptionSettings(CommitmentSettings, frozen=True, kw_only=True):
     """What replacements are launched with, the function's own queue for requeues, and the termination function's.
 
     The table keeps unavailable offerings, requeue messages already sent, and the decision log.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.settings import Settings
+from shared.settings import CommitmentSettings
 
 
-class LifecycleSettings(Settings, frozen=True, kw_only=True):
+class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):
     """``catalog_bucket`` has the prices; ``node_instance_profile`` is for node classes that name none.
 
     ``table_name`` is that of the failures at boot and of the decision log. ``standby``: whether instances may be

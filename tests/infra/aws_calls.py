@@ -7,7 +7,20 @@ from botocore import xform_name
 
 from infra import assembly, function_imports
 
-SERVICES = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "eks", "events", "iam", "pricing", "s3", "sqs", "ssm")
+SERVICES = (
+    "autoscaling",
+    "cloudwatch",
+    "dynamodb",
+    "ec2",
+    "eks",
+    "events",
+    "iam",
+    "pricing",
+    "s3",
+    "savingsplans",
+    "sqs",
+    "ssm",
+)
 
 
 def reachable(function: str) -> set[str]:

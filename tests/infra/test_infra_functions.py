@@ -16,7 +16,7 @@ def test_a_functions_environment_has_its_settings_and_the_common_variables(funct
     assert set(functions) == set(function_sizes.FUNCTIONS)
     for name, (_, properties) in functions.items():
         declared = {settings.variable(field) for field in functions_.setting_names(name)}
-        declared -= {settings.variable(field) for field in functions_.OF_FLEETS}
+        declared -= {settings.variable(field) for field in functions_.OF_FLEETS | functions_.OF_COMMITMENTS}
         common = function_sizes.RELAY_RUNTIME if name == function_sizes.RELAY else function_sizes.RUNTIME
         assert set(properties["Environment"]["Variables"]) == declared | set(common) | {"TENON_OBSERVABILITY"}
 

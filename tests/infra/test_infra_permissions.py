@@ -214,7 +214,10 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     | {"ec2:TerminateInstances"}
     | _POWER,
     # Only that of a fleet looks at its clusters (test_infra_fleet.py).
-    function_sizes.CATALOG: frozenset({"dynamodb:PutItem", "dynamodb:Scan", "sqs:ReceiveMessage"}),
+    function_sizes.CATALOG: frozenset({"dynamodb:PutItem", "dynamodb:Scan", "sqs:ReceiveMessage"})
+    # With -c commitments=on (test_infra_commitments.py).
+    | {"ec2:DescribeInstances", "ec2:DescribeReservedInstances"}
+    | {"savingsplans:DescribeSavingsPlanRates", "savingsplans:DescribeSavingsPlans"},
     # It gets, lists and terminates instances.
     function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS | _POWER,
 }
