@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
+from shared.commitments.counted import counted_commitments
 from shared.disruption import load_history
 from shared.disruption.load_history import InvalidHistoryError, LoadHistory
 from shared.instance_types import catalog_store, unavailable_offerings
@@ -40,10 +41,11 @@ from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
 from shared.launch import boot_failures
 from shared.node_groups import stored_options
-from shared.settings import variable
+from shared.settings import CommitmentSettings, variable
+from shared.settings import read as read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from cli.cluster.cluster_reference import ClusterReference
     from cli.workloads import Workload
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.decision_log import DecisionRecord, LaunchRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
 MIN_KUBERNETES_VERSION = (1, 25)
@@ -82,6 +83,7 @@ class Deployment:
     """The table and the bucket of the cluster's Tenon deployment, and whether it scales node groups.
 
     ``fleet`` is the fleet that shares the catalog, "" without one. ``has_all_metrics``: with full observability.
+    ``commitments`` says whether and how Savings Plans and Reserved Instances count.
     """
 
     table: str
@@ -89,6 +91,7 @@ class Deployment:
     node_groups: bool = False
     fleet: str = ""
     has_all_metrics: bool = False
+    commitments: CommitmentSettings = field(default_factory=lambda: CommitmentSettings(cluster_name=""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,13 +209,8 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
             "the cluster has no valid NodePool; "
             f"`tenon manifests {reference.cluster} | kubectl apply -f -` installs the CustomResourceDefinitions"
         )
-    unavailable: frozenset[tuple[str, str, str]] = frozenset()
-    failures: Mapping[tuple[str, str], BootFailure] = {}
-    if deployment is not None:
-        unavailable = unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now)
-        failures = boot_failures.current(aws.dynamodb(), deployment.table, now=now)
     offerings: CatalogOfferings | GroupOfferings
-    offerings = CatalogOfferings(raw=raw, unavailable=unavailable, boot_failures=failures)
+    offerings = _offerings(deployment, reference.cluster, raw, notes, now)
     groups = None
     if deployment is not None and deployment.node_groups:
         if stored_options.cluster_autoscaler_runs(client, now=now):
@@ -273,6 +271,7 @@ def find_deployment(cluster: str) -> Deployment | None:
         node_groups=environ.get(variable("node_groups")) == "on",
         fleet=environ.get(variable("fleet"), ""),
         has_all_metrics=environ.get(variable("observability")) == "full",
+        commitments=read_settings(CommitmentSettings, environ | {variable("cluster_name"): cluster}),
     )
 
 
@@ -284,6 +283,25 @@ def _catalog(deployment: Deployment | None, now: datetime) -> tuple[InstanceType
     refreshed = refresh(None, requested=None, region=aws.ec2().meta.region_name, now=now)
     cause = "Tenon isn't deployed for this cluster" if deployment is None else "its catalog isn't stored yet"
     return refreshed.catalog, [f"{cause}: instance types and prices were fetched now", *refreshed.problems]
+
+
+def _offerings(
+    deployment: Deployment | None, cluster: str, raw: InstanceTypeCatalog, notes: list[str], now: datetime
+) -> CatalogOfferings:
+    """What the deployment's functions know of offerings; why they count no commitments is a note."""
+    if deployment is None:
+        return CatalogOfferings(raw=raw)
+    commitments = counted_commitments(deployment.commitments, deployment.bucket)
+    if commitments is not None and commitments.problem:
+        notes.append(f"Savings Plans and Reserved Instances don't count: {commitments.problem}")
+    return CatalogOfferings(
+        raw=raw,
+        unavailable=unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now),
+        boot_failures=boot_failures.current(aws.dynamodb(), deployment.table, now=now),
+        commitments=commitments,
+        commitment_share=deployment.commitments.commitment_share,
+        cluster=cluster,
+    )
 
 
 def _workloads(client: Client) -> dict[tuple[str, str, str], Workload]:

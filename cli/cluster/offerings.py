@@ -18,10 +18,12 @@ from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
 from shared.cloud_provider import ResolvedNodePools
 from shared.launch import boot_failures, resolved_node_pools
+from shared.launch.covered_nodes import cluster_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
     from shared.launch.boot_failures import BootFailure
@@ -40,12 +42,16 @@ class OfferingSource(Protocol):
 class CatalogOfferings:
     """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for.
 
-    ``boot_failures`` are those of machines that died at boot, by NodePool and node class.
+    ``boot_failures`` are those of machines that died at boot, by NodePool and node class. ``commitments`` are the
+    account's with ``commitment_share`` as the ``cluster``'s part of them; None where they don't count.
     """
 
     raw: InstanceTypeCatalog
     unavailable: Collection[tuple[str, str, str]] = ()
     boot_failures: Mapping[tuple[str, str], BootFailure] = field(default_factory=dict)
+    commitments: Commitments | None = None
+    commitment_share: float | None = None
+    cluster: str = ""
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
@@ -59,6 +65,9 @@ class CatalogOfferings:
             claims=snapshot.node_claims,
             overlays=snapshot.node_overlays,
         )
+        if self.commitments is not None:
+            coverage = cluster_coverage(snapshot, self.commitments, cluster=self.cluster, share=self.commitment_share)
+            resolved = msgspec.structs.replace(resolved, coverage=coverage)
         held = boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
         return held.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster.pricing import offering_prices
 from cli.json_output import Output
 from shared.api.labels import ON_DEMAND
 
@@ -25,8 +24,8 @@ def commitment_use(plan: Plan) -> CommitmentUse | None:
     coverage = plan.resolved_pools.coverage
     if coverage is None:
         return None
-    prices = offering_prices(plan.resolved_pools).items()
-    on_demand = {name: price for (name, _, capacity_type), price in prices if capacity_type == ON_DEMAND}
+    types = (t for types in plan.resolved_pools.instance_types.values() for t in types)
+    on_demand = {t.name: o.price for t in types for o in t.offerings if o.capacity_type == ON_DEMAND}
     claims = {c.status.node_name: c.name for c in plan.snapshot.node_claims if c.status.node_name}
     removed = {claims.get(node, node) for node in (*plan.lost, *plan.disruption.nodes)}
     launched = [c.cheapest for c in plan.launches.new_node_claims]

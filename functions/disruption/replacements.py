@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from shared import aws, runtime
 from shared.api import labels as names
 from shared.api.meta import annotated
+from shared.commitments.counted import counted_commitments
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays
@@ -94,6 +95,8 @@ class Replacements:
             table_name=self._settings.table_name,
             default_instance_profile=self._settings.node_instance_profile,
             catalog=catalog,
+            commitments=counted_commitments(self._settings, self._settings.catalog_bucket) if catalog else None,
+            commitment_share=self._settings.commitment_share,
         )
 
     def _catalog(self) -> InstanceTypeCatalog:

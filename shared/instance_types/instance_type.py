@@ -37,9 +37,9 @@ OfferingKey = tuple[str, str, str]
 class Offering:
     """A zone and capacity type in which an instance type is sold, and its price in USD per hour.
 
-    ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case. ``adjusted_price`` is
-    what decisions compare instead, where that differs: what a commitment has paid already costs nothing more.
-    ``labels`` are those of this offering only, such as a capacity reservation's id.
+    ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case.
+    ``adjusted_price`` is what decisions compare instead, where that differs: what a commitment has paid already costs
+    nothing more. ``labels`` are those of this offering only, such as a capacity reservation's id.
     """
 
     zone: str

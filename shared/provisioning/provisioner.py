@@ -24,6 +24,7 @@ from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
+from shared.commitments.counted import counted_commitments
 from shared.disruption.disruption_queue import replaced_claims
 from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
@@ -342,6 +343,8 @@ class Provisioner:
             table_name=self._settings.table_name,
             default_instance_profile=self._settings.node_instance_profile,
             catalog=catalog,
+            commitments=counted_commitments(self._settings, self._settings.catalog_bucket),
+            commitment_share=self._settings.commitment_share,
         )
         scheduler = LeasedScheduler(
             client=self._client,
