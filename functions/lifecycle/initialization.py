@@ -30,6 +30,8 @@ EPHEMERAL_TAINTS = frozenset(
 )
 """Taints that a starting node has and loses without Tenon (as do taints ``*.csi.*/agent-not-ready``)."""
 _AGENT_NOT_READY = "agent-not-ready"
+RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"
+"""The reason of a node that is ready but for an extended resource that its pods requested."""
 
 
 def initialized_node(node: Node, claim: NodeClaim) -> Node:
@@ -68,5 +70,5 @@ def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | No
     allocatable = parse_resources(node.status.allocatable)
     for name, amount in parse_resources(claim.spec.resources.requests).items():
         if amount > 0 and allocatable.get(name, 0) == 0:
-            return "ResourceNotRegistered", f'resource "{name}" was requested but not registered'
+            return RESOURCE_NOT_REGISTERED, f'resource "{name}" was requested but not registered'
     return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 from msgspec.structs import replace
 
-from functions.lifecycle.initialization import initialization_blocker
+from functions.lifecycle.initialization import RESOURCE_NOT_REGISTERED, initialization_blocker
 from functions.lifecycle.registration import registered_node
 from shared.api import labels as names
 from shared.api.meta import condition
@@ -68,20 +68,21 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
     """The nominations for these NodeClaims' nodes; NodeClaims that are being deleted are not among them."""
     pairs = [(claim, registered_node(node, claim)) for claim, node in with_node]
     closed = {node.metadata.name: node for claim, node in pairs if _is_ready_but_tainted(claim, node)}
+    waiting_for_devices = frozenset(node.metadata.name for claim, node in pairs if _waits_for_devices(claim, node))
     over = nominations.closed_windows(snapshot)
     candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, over, now)}
     pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
     cleared = _expired(snapshot, pending, over)
     planned = _planned(snapshot, pending, pairs, over, {pod.key for pod in cleared}) if candidates else {}
     if candidates.isdisjoint(planned.values()):
-        return PodNominations(cleared=cleared, released=frozenset(closed))
+        return PodNominations(cleared=cleared, released=frozenset(closed) | waiting_for_devices)
     patient = {name for name, node in closed.items() if not _has_waited(node, now)}
     order, waiting = _order(snapshot, planned, pending, candidates, patient)
     cleared = [pod for pod in cleared if pod.key not in order.nodes]
     return PodNominations(
         by_node=_unwritten(order, pending),
         cleared=[*cleared, *_lost(snapshot, planned, pending, candidates, order)],
-        released=frozenset(closed) - waiting,
+        released=(frozenset(closed) - waiting) | waiting_for_devices,
         waiting=waiting,
         linked=order.linked,
     )
@@ -186,6 +187,17 @@ def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
     """Whether nothing but the taint keeps pods away from the node."""
     released = released_node(node)
     return released is not node and initialization_blocker(released, claim) is None
+
+
+def _waits_for_devices(claim: NodeClaim, node: Node) -> bool:
+    """Whether the node lacks nothing but extended resources that its planned pods requested.
+
+    The device plugin that registers them may be a DaemonSet's pod, which the taint would keep away forever. The planned
+    pods are nominated when the node is initialized.
+    """
+    released = released_node(node)
+    blocker = initialization_blocker(released, claim)
+    return released is not node and blocker is not None and blocker[0] == RESOURCE_NOT_REGISTERED
 
 
 def _is_open(claim: NodeClaim, node: Node, over: frozenset[str], now: datetime) -> bool:

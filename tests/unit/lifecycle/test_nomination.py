@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from functions.lifecycle.nomination import MAX_WAIT
 from shared.api import labels as names
 from shared.api.kubernetes import DaemonSet, Pod, Taint
+from shared.api.nodeclaim import ResourceRequests
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.scheduling.state.nominations import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
 from tests.unit.lifecycle.joining_cluster import ALONE, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
@@ -43,6 +44,22 @@ def test_a_node_that_is_not_ready_for_pods_stays_closed(ready_for: timedelta | N
     nominations = cluster.nominate()
     assert by_node(nominations) == {}
     assert nominations.released == frozenset()
+
+
+def test_a_node_that_lacks_a_device_is_open_for_its_device_plugin_and_gets_the_planned_pods_later() -> None:
+    cluster = Cluster(pod("web-1"))
+    cluster.joined("c1", "web-1")
+    (claim,) = cluster.claims
+    requests = ResourceRequests(requests={"cpu": "1", "nvidia.com/gpu": "1"})
+    cluster.claims = [replace(claim, spec=replace(claim.spec, resources=requests))]
+    nominations = cluster.nominate()
+    assert by_node(nominations) == {}
+    assert nominations.released == {"node-c1"}
+
+    (node,) = cluster.nodes
+    registered = {**node.status.allocatable, "nvidia.com/gpu": "1"}
+    cluster.nodes = [replace(node, status=replace(node.status, allocatable=registered))]
+    assert by_node(cluster.nominate()) == {"node-c1": ["web-1"]}
 
 
 @pytest.mark.parametrize(
