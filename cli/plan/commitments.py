@@ -9,6 +9,7 @@ from shared.api.labels import ON_DEMAND
 
 if TYPE_CHECKING:
     from cli.plan.planning import Plan
+    from shared.cloud_provider import ResolvedNodePools
 
 
 class CommitmentUse(Output, frozen=True, kw_only=True):
@@ -24,8 +25,7 @@ def commitment_use(plan: Plan) -> CommitmentUse | None:
     coverage = plan.resolved_pools.coverage
     if coverage is None:
         return None
-    types = (t for types in plan.resolved_pools.instance_types.values() for t in types)
-    on_demand = {t.name: o.price for t in types for o in t.offerings if o.capacity_type == ON_DEMAND}
+    on_demand = _on_demand_prices(plan.resolved_pools)
     claims = {c.status.node_name: c.name for c in plan.snapshot.node_claims if c.status.node_name}
     removed = {claims.get(node, node) for node in (*plan.lost, *plan.disruption.nodes)}
     launched = [c.cheapest for c in plan.launches.new_node_claims]
@@ -39,3 +39,8 @@ def commitment_use(plan: Plan) -> CommitmentUse | None:
         used_before=round(before.committed - before.unused, 6),
         used_after=round(after.committed - after.unused, 6),
     )
+
+
+def _on_demand_prices(resolved_pools: ResolvedNodePools) -> dict[str, float]:
+    types = (t for types in resolved_pools.instance_types.values() for t in types)
+    return {t.name: o.price for t in types for o in t.offerings if o.capacity_type == ON_DEMAND}

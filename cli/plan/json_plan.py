@@ -129,7 +129,7 @@ def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
         cluster=observed.name,
         at=moment(observed.now),
         pauses=list(observed.pauses),
-        notes=list(observed.notes),
+        notes=[*observed.notes, *plan.notes],
         invalid=[InvalidEntry(object=str(i.ref), problems=list(i.problems)) for i in plan.snapshot.invalid],
         cost_per_hour=PlannedCost(
             before=round(plan.cost_before, 6),

@@ -49,7 +49,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     for pause in observed.pauses:
         console.print(Text(pause, style=terminal.WARNING))
     _commitments(console, plan)
-    for note in observed.notes:
+    for note in (*observed.notes, *plan.notes):
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
         console.print(Text(f"ignored: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WARNING))

@@ -87,6 +87,12 @@ class Plan:
     resolved_pools: ResolvedNodePools
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on NodeOverlays that aren't applied."""
+        conflicts = sorted(self.resolved_pools.overlay_conflicts.items())
+        return tuple(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts)
+
+    @property
     def launch_cost(self) -> float:
         """USD per hour of the new NodeClaims."""
         return sum(c.cheapest.price for c in self.launches.new_node_claims)

@@ -182,7 +182,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         {p.name: labels_of(p) for p in node_pools},
         overlays,
     )
-    notes += (f"NodeOverlay {name} isn't applied: {why}" for name, why in sorted(overlaid.conflicts.items()))
+    notes += (f"NodeOverlay {name}: {why}" for name, why in sorted(overlaid.conflicts.items()))
     problem = Problem(
         snapshot=snapshot,
         instance_types=overlaid.instance_types,

@@ -15,6 +15,7 @@ from local.world import Options, World, sample_objects
 from local.world.control_plane import EmbeddedControlPlane
 from shared.cluster.pod_cache import MIN_PODS_TO_WATCH
 from tests.e2e.node_groups import node_of, options, two_nodes
+from tests.unit.instance_types.node_overlays import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ _AFTER_CONFLICTS = {
     *(("lifecycle", "get", "karpenter.sh", pool) for pool in _POOLS),
     *(("lifecycle", "get", "karpenter.k8s.aws", class_) for class_ in _CLASSES),
     *((name, "get", "", "nodes") for name in ("lifecycle", "nodegroups")),
-    ("lifecycle", "get", "karpenter.sh", "nodeclaims"),
+    *(("lifecycle", "get", "karpenter.sh", resource) for resource in ("nodeclaims", "nodeoverlays")),
     *((name, "get", "autoscaling.x-k8s.io", "capacitybuffers") for name in ("lifecycle", "buffers")),
 }
 """Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
@@ -143,6 +144,7 @@ def test_every_right_in_the_cluster_is_used(world: World) -> None:
     world.apply(sample_objects.budget("web", 1))
     world.apply(sample_objects.deployment("web", 8, {"cpu": "900m", "memory": "1Gi"}))
     world.apply(buffers())
+    world.apply(manifest("dear", priceAdjustment="+1%"))
     world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=5 * MINUTE)
     for _ in range(2):
         world.interrupt_spot([world.instances()[0].id])

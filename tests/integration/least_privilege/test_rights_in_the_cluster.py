@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 CLAIMS = Kind("karpenter.sh", "v1", "nodeclaims", "NodeClaim")
 POOLS = Kind("karpenter.sh", "v1", "nodepools", "NodePool")
 CLASSES = Kind("karpenter.k8s.aws", "v1", "ec2nodeclasses", "EC2NodeClass")
+OVERLAYS = Kind("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", namespaced=False)
 BUFFERS = Kind("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer")
 STATUS = "cluster-autoscaler-status"
 WATCHES = READS_CLUSTER | {"relay"}
@@ -94,6 +95,11 @@ RIGHTS = (
     Right("patch", CLASSES, may=frozenset({"lifecycle"})),
     Right("delete", CLASSES),
     Right("patch", CLASSES, "status", may=frozenset({"lifecycle"})),
+    Right("list", OVERLAYS, may=WATCHES),
+    Right("watch", OVERLAYS, may=frozenset({"relay"})),
+    Right("get", OVERLAYS, may=frozenset({"lifecycle"})),
+    Right("patch", OVERLAYS, "status", may=frozenset({"lifecycle"})),
+    *(Right(verb, OVERLAYS) for verb in ("create", "update", "patch", "delete")),
     Right("list", BUFFERS, may=WATCHES | {"buffers"}),
     Right("watch", BUFFERS, may=frozenset({"relay"})),
     Right("get", BUFFERS, namespace="default", may=frozenset({"lifecycle", "buffers"})),

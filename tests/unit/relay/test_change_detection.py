@@ -254,6 +254,7 @@ def test_a_pool_is_reported_when_its_spec_changes_and_not_when_its_status_does()
     assert seen(detector, resources.NODE_POOLS, named("a", uid="another", generation=2)) == requests
     assert seen(detector, resources.NODE_POOLS, named("a"), deleted=True) == requests
     assert seen(detector, resources.PROVISIONERS, named("a")) == [(hints.NODE_POOLS_CHANGED, "Provisioner/a")]
+    assert seen(detector, resources.NODE_OVERLAYS, named("a")) == [(hints.NODE_POOLS_CHANGED, "NodeOverlay/a")]
 
 
 def test_a_new_node_claim_without_a_pool_is_reported_once() -> None:

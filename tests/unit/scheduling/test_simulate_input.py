@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from cli.main import app
+from tests.unit.instance_types.node_overlays import manifest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -76,6 +77,18 @@ def test_instance_types_may_be_listed_by_nodepool(parts: Raw, tmp_path: Path) ->
     path.write_text(json.dumps(parts))
     decision, _ = run(path)
     assert {t for c in decision["nodeClaims"] for t in c["instanceTypes"]} <= {"m1.large", "m1.xlarge"}
+
+
+def test_node_overlays_decide_prices_and_a_conflict_is_said(parts: Raw, tmp_path: Path) -> None:
+    path = tmp_path / "whole.json"
+    selected = ("node.kubernetes.io/instance-type", "In", ["m1.2xlarge"])
+    parts["objects"] += [manifest("cheap", selected, price="0.0001"), manifest("again", selected, price="5")]
+    path.write_text(json.dumps(parts))
+    decision, shown = run(path)
+    assert {(c["cheapest"]["instanceType"], c["cheapest"]["price"]) for c in decision["nodeClaims"]} == {
+        ("m1.2xlarge", 0.0001)
+    }
+    assert "NodeOverlay again: NodeOverlay cheap of the same weight 0 sets the price" in shown
 
 
 @pytest.mark.parametrize(
