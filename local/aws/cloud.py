@@ -37,6 +37,7 @@ from local.aws.iam_enforcement import IamEnforcement, function_credentials
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.aws.prices import Prices
+from local.aws.purchases import Purchases
 from local.aws.sqs_queues import SqsQueues
 from local.faults import Faults
 
@@ -84,6 +85,7 @@ class Cloud:
         self.calls = Calls()
         self.settings = AccountSettings()
         self.prices = Prices(seed=seed)
+        self.purchases = Purchases(prices=self.prices, region=region, now=now)
         self.capacity = CapacityPools(seed=seed)
         self.reservations = CapacityReservations()
         self.consistency = EventualConsistency(now=now, seed=seed)
@@ -135,6 +137,10 @@ class Cloud:
             self._interceptor.serve(
                 "pricing",
                 lambda operation, body: pricing_api.serve(operation, body, prices=self.prices, region=self.region),
+            )
+            self._interceptor.serve("savingsplans", self.purchases.serve)
+            self._interceptor.serve_operation(
+                "ec2", "DescribeReservedInstances", self.purchases.describe_reserved_instances
             )
             self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
             self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)

@@ -39,7 +39,8 @@ def requests(service: str, operation: str, params: Params, at: CallContext, *, s
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 _EC2_READS = (
     "AvailabilityZones", "CapacityReservations", "Images", "InstanceTypeOfferings", "InstanceTypes", "Instances",
-    "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "SecurityGroups", "SpotInstanceRequests",
+    "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "ReservedInstances", "SecurityGroups",
+    "SpotInstanceRequests",
     "SpotPriceHistory", "Subnets", "Volumes",
 )  # fmt: skip
 
@@ -293,6 +294,7 @@ def _put_events(params: Params, at: CallContext) -> Iterator[Permission]:
 
 _WITHOUT_RESOURCE = frozenset(
     {*(f"ec2:Describe{resources}" for resources in _EC2_READS), "pricing:GetProducts"}
+    | {"savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"}
     | iam_node_group_actions.WITHOUT_RESOURCE
 )
 """Calls without resource-level permissions."""

@@ -96,6 +96,15 @@ class IamEnforcement:
             self._callers[access_key(caller)] = caller
             self._statements[caller] = role_statements(role)
 
+    def deny(self, caller: str, *actions: str) -> None:
+        """Deny a caller these actions from now on, whatever its role allows, as a service control policy does.
+
+        Raises:
+            KeyError: there is no such caller.
+        """
+        denial = {"Effect": "Deny", "Action": list(actions), "Resource": iam_policies.ANY}
+        self._statements[caller] = (*self._statements[caller], *iam_policies.parse({"Statement": [denial]}))
+
     def statements(self, caller: str) -> tuple[Statement, ...]:
         """The policy statements of a caller's role.
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from local.aws.cloud import Cloud
+    from local.aws.purchases import Purchases
     from local.kubelets.machine import Machine
     from local.world.control_plane import ControlPlane
 
@@ -25,6 +26,7 @@ class Options:
     ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
     work takes on it (:class:`local.clock.Clock`). ``catalog`` tells whether the instance type catalog is filled at the
     start, ``context`` is the CDK's. ``control_plane`` makes a control plane other than the embedded one.
+    ``purchases`` buys the Reserved Instances and Savings Plans that the account has at the start.
     ``hostility`` is that of AWS and the cluster (None: none), by default what the
     environment asks for.
     """
@@ -39,6 +41,7 @@ class Options:
     catalog: bool = True
     context: Mapping[str, str] = field(default_factory=dict)
     control_plane: Callable[[], ControlPlane] | None = None
+    purchases: Callable[[Purchases], object] = lambda _purchases: None
     hostility: Hostility | None = field(default_factory=of_environment)
 
     @property
@@ -57,6 +60,7 @@ class Options:
         return self.hostility is not None and self.hostility.foreign_objects
 
     def apply_to(self, aws: Cloud) -> None:
-        """Make EC2 as hostile as the options say."""
+        """Let the account own what the options say, and EC2 be as hostile."""
+        self.purchases(aws.purchases)
         if self.hostility is not None:
             self.hostility.apply_to(aws)
