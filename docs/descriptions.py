@@ -136,6 +136,7 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
+    "InvalidAnnotation": "NodePool: an annotation has an invalid value; the default is used.",
     "InvalidOption": "Node groups: what in ConfigMap tenon-node-groups, or in a group's tags, can't be used.",
     "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",

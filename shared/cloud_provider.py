@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec.structs import replace
 
+from shared.api import spot
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.pause import Pause
     from shared.api.quantity import Resources
+    from shared.api.spot import SpotOptions
     from shared.commitments.balance import Balance
     from shared.commitments.coverage import OwnCoverage
     from shared.instance_types.instance_type import InstanceType, OfferingKey
@@ -44,7 +46,7 @@ class ResolvedNodePools(Struct, kw_only=True):
     """By NodePool: the instance types that it can launch, or why it can't launch, and the node class it launches with.
 
     NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched failed to join;
-    all of them together with ``trial_in_cluster``.
+    all of them together with ``trial_in_cluster``. ``spot_options`` are those of NodePools that state any.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     ``coverage`` says what commitments pay of the cluster's nodes; None where they don't count.
@@ -57,6 +59,7 @@ class ResolvedNodePools(Struct, kw_only=True):
     node_classes: Mapping[str, EC2NodeClass]
     on_trial: frozenset[str] = frozenset()
     trial_in_cluster: bool = False
+    spot_options: Mapping[str, SpotOptions] = {}
     coverage: OwnCoverage | None = None
     overlays: tuple[NodeOverlay, ...] = ()
     overlay_conflicts: Mapping[str, str] = {}
@@ -79,13 +82,14 @@ class ResolvedNodePools(Struct, kw_only=True):
 class LaunchRequest(Struct, kw_only=True):
     """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now.
 
-    ``interruption_cost`` is what one interruption of its node costs, in USD.
+    ``interruption_cost`` is what one interruption of its node costs, in USD. ``spot_options`` are its NodePool's.
     """
 
     claim: NodeClaim
     node_class: EC2NodeClass
     instance_types: tuple[InstanceType, ...]
     interruption_cost: float = 0.0
+    spot_options: SpotOptions = spot.DEFAULT
 
 
 class LaunchedInstance(Struct, kw_only=True):

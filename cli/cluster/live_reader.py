@@ -36,7 +36,7 @@ from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
 from shared.commitments.counted import counted_commitments
 from shared.disruption import load_history
 from shared.disruption.load_history import InvalidHistoryError, LoadHistory
-from shared.instance_types import catalog_store, unavailable_offerings
+from shared.instance_types import catalog_store, interruption_rates, unavailable_offerings
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
 from shared.launch import boot_failures
@@ -298,6 +298,7 @@ def _offerings(
         raw=raw,
         unavailable=unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now),
         boot_failures=boot_failures.current(aws.dynamodb(), deployment.table, now=now),
+        interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), deployment.table, now=now),
         commitments=commitments,
         commitment_share=deployment.commitments.commitment_share,
         cluster=cluster,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.interruption_rates import Pool
     from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
@@ -42,8 +43,9 @@ class OfferingSource(Protocol):
 class CatalogOfferings:
     """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for.
 
-    ``boot_failures`` are those of machines that died at boot, by NodePool and node class. ``commitments`` are the
-    account's with ``commitment_share`` as the ``cluster``'s part of them; None where they don't count.
+    ``boot_failures`` are those of machines that died at boot, by NodePool and node class. ``interruption_rates`` are by
+    spot pool, where they differ from the default. ``commitments`` are the account's with ``commitment_share`` as the
+    ``cluster``'s part of them; None where they don't count.
     """
 
     raw: InstanceTypeCatalog
@@ -52,6 +54,7 @@ class CatalogOfferings:
     commitments: Commitments | None = None
     commitment_share: float | None = None
     cluster: str = ""
+    interruption_rates: Mapping[Pool, float] = field(default_factory=dict)
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
@@ -64,6 +67,7 @@ class CatalogOfferings:
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
             overlays=snapshot.node_overlays,
+            interruption_rates=self.interruption_rates,
         )
         if self.commitments is not None:
             coverage = cluster_coverage(snapshot, self.commitments, cluster=self.cluster, share=self.commitment_share)

@@ -1,6 +1,6 @@
 """Records interruptions: each drained node in the decision log, and spot instances by pool.
 
-Launches know by the pools which of them EC2 interrupts often.
+Decisions and launches know by the pools which of them EC2 interrupts often.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from shared import aws, decision_log, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
+from shared.aws import error_code
 from shared.decision_log import DecisionRecord
-from shared.instance_types.interruption_rates import PARTITION, RETENTION, Pool
+from shared.instance_types import interruption_rates
+from shared.instance_types.interruption_rates import PARTITION, RETENTION, Pool, PoolRecord
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
     from functions.interruption.cordon_and_drain import Drain
     from shared.api.nodeclaim import NodeClaim
@@ -95,24 +98,51 @@ def pool_notices(
 
 
 def add(dynamodb: DynamoDBClient, table: str, notices: Iterable[PoolNotices], *, now: datetime) -> None:
-    """Add the notices to their pools' rows, and restart the retention of these rows.
+    """Add the notices to their pools' rows, where what was seen before counts as much as its age leaves.
 
     Raises:
         ClientError: DynamoDB failed; the pools before it are recorded.
     """
-    expires = str(int((now + RETENTION).timestamp()))
+    records = interruption_rates.records(dynamodb, table, now=now)
     for pool_notices in notices:
-        dynamodb.update_item(
-            TableName=table,
-            Key={"pk": {"S": PARTITION}, "sk": {"S": ":".join(pool_notices.pool)}},
-            UpdateExpression="ADD notices :n, interrupted_hours :i SET running_hours = :r, expires = :e",
-            ExpressionAttributeValues={
-                ":n": {"N": str(pool_notices.notices)},
-                ":i": {"N": f"{pool_notices.interrupted_hours:.4f}"},
-                ":r": {"N": f"{pool_notices.running_hours:.4f}"},
-                ":e": {"N": expires},
-            },
-        )
+        record = records.get(pool_notices.pool)
+        try:
+            _add(dynamodb, table, pool_notices, record, now=now)
+        except ClientError as error:
+            if record is None or error_code(error) != "ConditionalCheckFailedException":
+                raise
+            # Another invocation has added notices since: it has aged the row.
+            _add(dynamodb, table, pool_notices, None, now=now)
+
+
+def _add(
+    dynamodb: DynamoDBClient, table: str, notices: PoolNotices, record: PoolRecord | None, *, now: datetime
+) -> None:
+    """Add the notices; if the row still is the record, it is aged: what it loses is subtracted in the same call.
+
+    Raises:
+        ClientError: DynamoDB failed, or the row has changed (ConditionalCheckFailedException).
+    """
+    lost = 1 - record.weight(now=now) if record is not None else 0.0
+    lost_notices = lost * record.notices if record is not None else 0.0
+    lost_hours = lost * record.interrupted_hours if record is not None else 0.0
+    values: dict[str, AttributeValueTypeDef] = {
+        ":n": {"N": f"{notices.notices - lost_notices:.6f}"},
+        ":i": {"N": f"{notices.interrupted_hours - lost_hours:.4f}"},
+        ":r": {"N": f"{notices.running_hours:.4f}"},
+        ":e": {"N": str(int((now + RETENTION).timestamp()))},
+    }
+    condition: dict[str, str] = {}
+    if record is not None:
+        condition = {"ConditionExpression": "expires = :before"}
+        values[":before"] = {"N": str(record.expires)}
+    dynamodb.update_item(
+        TableName=table,
+        Key={"pk": {"S": PARTITION}, "sk": {"S": ":".join(notices.pool)}},
+        UpdateExpression="ADD notices :n, interrupted_hours :i SET running_hours = :r, expires = :e",
+        ExpressionAttributeValues=values,
+        **condition,  # type: ignore[arg-type]  # a plain dict of the one parameter
+    )
 
 
 def _hours(claim: NodeClaim, now: datetime) -> float:

@@ -18,6 +18,7 @@ from shared.api.meta import EventReason, condition, with_condition
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
+from shared.api.spot import read_spot_options
 from shared.cluster import resources, writes
 from shared.launch import boot_failures
 from shared.launch.resolved_node_pools import node_class_not_ready, node_class_of
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 NODE_CLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 PAUSED = "Paused"
+SPOT_OPTIONS_VALID = "SpotOptionsValid"
+INVALID_ANNOTATION = "InvalidAnnotation"
 PAUSED_REASON = EventReason("Paused")
 BREAKER_REASON = EventReason("CircuitBreakerOpen")
 
@@ -124,6 +127,7 @@ def status(
         generation=generation,
     )
     conditions = _with_registration_health(conditions, pool_claims, failure, now=now)
+    conditions = _with_spot_options(conditions, pool, now=now)
     return NodePoolStatus(
         resources={**format_resources({**capacity, NODES: node_count})},
         nodes=node_count,
@@ -162,6 +166,16 @@ def _with_registration_health(
             now=now,
         )
     return conditions
+
+
+def _with_spot_options(conditions: list[Condition], pool: NodePool, *, now: datetime) -> list[Condition]:
+    """The conditions with SpotOptionsValid, only if an annotation is invalid: then it is False; Ready stays."""
+    _, problems = read_spot_options(pool)
+    if not problems:
+        return [c for c in conditions if c.type != SPOT_OPTIONS_VALID]
+    return with_condition(
+        conditions, SPOT_OPTIONS_VALID, status=False, reason=INVALID_ANNOTATION, message="; ".join(problems), now=now
+    )
 
 
 def _last_registration(claims: Iterable[NodeClaim], now: datetime) -> datetime | None:
@@ -207,6 +221,8 @@ def _write_status(
     obstacle = node_class_not_ready(pool, node_class)
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
+    for problem in read_spot_options(pool)[1]:
+        context.recorder.record(pool.ref, "Warning", EventReason("InvalidAnnotation"), problem)
 
 
 def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:

@@ -139,6 +139,14 @@ PAUSED_BY = "tenon.sh/paused-by"
 PAUSED_AT = "tenon.sh/paused-at"
 """Annotation beside it: since when (RFC 3339)."""
 
+SPOT_DIVERSITY = "tenon.sh/spot-diversity"
+"""Annotation on a NodePool: the least number of instance types and spot pools that its launches choose from."""
+SPOT_ALLOCATION_STRATEGY = "tenon.sh/spot-allocation-strategy"
+"""Annotation on a NodePool: CreateFleet's AllocationStrategy of its spot instances."""
+MAX_SPOT_PRICE_SHARE = "tenon.sh/max-spot-price-share"
+"""Annotation on a NodePool: the most that a spot offering may cost, as a share of its type's on-demand price."""
+SPOT_ANNOTATIONS = frozenset({SPOT_DIVERSITY, SPOT_ALLOCATION_STRATEGY, MAX_SPOT_PRICE_SHARE})
+
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node
 (:mod:`shared.api.standby`). Label on its node while it takes no pods."""

@@ -53,11 +53,11 @@ def highest_prices(claim: PlannedNodeClaim, types: Iterable[InstanceType]) -> Ma
 def filter_by_price(claim: PlannedNodeClaim, types: tuple[InstanceType, ...], limit: float) -> PlannedNodeClaim | None:
     """The claim with its capacity type pinned and only types that cost at most ``limit`` (USD per hour).
 
-    None when no type remains, or when the pool's minValues no longer hold.
+    None when no type remains, or too few for the pool's minValues or spot diversity.
     """
     prices = highest_prices(claim, types)
     remaining = tuple(name for name in claim.instance_types if prices.get(name, float("inf")) <= limit)
-    if not remaining:
+    if not remaining or len(remaining) < claim.min_types:
         return None
     by_name = {t.name: t for t in types}
     if not claim.min_values_relaxed:

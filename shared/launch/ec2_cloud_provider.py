@@ -60,7 +60,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             CatalogMissingError: no catalog was given.
             ClientError: AWS failed or throttled.
         """
-        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch import boot_failures  # noqa: PLC0415 (the same)
         from shared.launch.resolved_node_pools import resolve_node_pools  # noqa: PLC0415 (the same)
 
@@ -82,6 +82,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             nodes=snapshot.nodes,
             claims=snapshot.node_claims,
             overlays=snapshot.node_overlays,
+            interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), self.table_name, now=now),
         )
         failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
         resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved

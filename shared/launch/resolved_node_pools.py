@@ -15,11 +15,14 @@ from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
+from shared.api.spot import DEFAULT, spot_options
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable
 from shared.instance_types.instance_type import met
 from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels_of
 from shared.instance_types.provider import list_instance_types
+from shared.instance_types.spot_price_limit import within_spot_price_share
+from shared.instance_types.spot_risk import with_spot_risk
 from shared.launch.node_class.status import resolve
 from shared.struct import Struct
 
@@ -32,9 +35,11 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
+    from shared.api.spot import SpotOptions
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType, OfferingKey
+    from shared.instance_types.interruption_rates import Pool
 
 
 def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
@@ -102,20 +107,29 @@ def resolve_node_pools(
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
     overlays: Sequence[NodeOverlay] = (),
+    interruption_rates: Mapping[Pool, float] | None = None,
 ) -> ResolvedNodePools:
     """What the NodePools can launch now.
 
     A class is launched by its status, as in Karpenter. AWS is asked only about classes whose status is not there yet,
     is of an older generation, or says that they are not ready, so that a new or mended class can launch at once.
     ``nodes`` and their ``claims`` show the memory capacity of instance types. The valid ``overlays`` change prices and
-    resources.
+    resources. ``interruption_rates`` are by spot pool, where they differ from the default: they raise the effective
+    price.
     """
     current = [c for c in classes if _has_current_status(c)]
     stale = [c for c in classes if not _has_current_status(c)]
     resolved = resolve_node_classes(stale, cluster, default_instance_profile=default_instance_profile, now=now)
     node_classes = (*current, *resolved.values())
     return node_pools_by_status(
-        pools, node_classes, catalog, unavailable=unavailable, nodes=nodes, claims=claims, overlays=overlays
+        pools,
+        node_classes,
+        catalog,
+        unavailable=unavailable,
+        nodes=nodes,
+        claims=claims,
+        overlays=overlays,
+        interruption_rates=interruption_rates,
     )
 
 
@@ -134,12 +148,14 @@ def node_pools_by_status(
     nodes: Iterable[Node] = (),
     claims: Iterable[NodeClaim] = (),
     overlays: Sequence[NodeOverlay] = (),
+    interruption_rates: Mapping[Pool, float] | None = None,
 ) -> ResolvedNodePools:
     """As :func:`resolve_node_pools`, by the stored status of the node classes, without AWS."""
     all_pools, all_nodes, all_claims = tuple(pools), tuple(nodes), tuple(claims)
     instance_types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
     node_classes: dict[str, EC2NodeClass] = {}
+    spot_options_by_pool: dict[str, SpotOptions] = {}
     by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in all_pools:
         instance_types[pool.name] = ()
@@ -159,9 +175,29 @@ def node_pools_by_status(
                 observed_memory=allocatable.discovered_memory(all_nodes, all_claims, node_class),
             )
         instance_types[pool.name] = by_class_and_kubelet[key]
+        spot_options_by_pool[pool.name] = spot_options(pool)
         node_classes[pool.name] = node_class
-    resolved = ResolvedNodePools(instance_types=instance_types, not_ready=not_ready, node_classes=node_classes)
-    return with_overlays(resolved, all_pools, overlays) if overlays else resolved
+    resolved = ResolvedNodePools(
+        instance_types=instance_types,
+        not_ready=not_ready,
+        node_classes=node_classes,
+        spot_options={name: options for name, options in spot_options_by_pool.items() if options != DEFAULT},
+    )
+    if overlays:
+        resolved = with_overlays(resolved, all_pools, overlays)
+    return _with_adjusted_prices(resolved, interruption_rates or {})
+
+
+def _with_adjusted_prices(resolved: ResolvedNodePools, rates: Mapping[Pool, float]) -> ResolvedNodePools:
+    """The same with the risk of spot pools in effective prices, and without spot offerings that save too little."""
+    risked: dict[int, tuple[InstanceType, ...]] = {}
+    instance_types: dict[str, tuple[InstanceType, ...]] = {}
+    for name, types in resolved.instance_types.items():
+        if id(types) not in risked:
+            risked[id(types)] = with_spot_risk(types, rates, slot=name)
+        share = resolved.spot_options.get(name, DEFAULT).max_price_share
+        instance_types[name] = within_spot_price_share(risked[id(types)], share, slot=name)
+    return msgspec.structs.replace(resolved, instance_types=instance_types)
 
 
 class _CachedOverlays(Struct):

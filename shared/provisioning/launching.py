@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shared import parallel, runtime
 from shared.api import labels as names
-from shared.api import nodeclaim
+from shared.api import nodeclaim, spot
 from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
@@ -220,7 +220,11 @@ def _launch_request(
     if node_class is None or pool in resolved_pools.not_ready or not types:
         return None
     return LaunchRequest(
-        claim=claim, node_class=node_class, instance_types=types, interruption_cost=_interruption_cost(claim)
+        claim=claim,
+        node_class=node_class,
+        instance_types=types,
+        interruption_cost=_interruption_cost(claim),
+        spot_options=resolved_pools.spot_options.get(pool, spot.DEFAULT),
     )
 
 

@@ -69,7 +69,8 @@ class PlannedNodeClaim(Struct, kw_only=True):
     ``instance_types`` are cheapest first, at most :data:`MAX_INSTANCE_TYPES`. ``requirements`` are complete: the
     NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods, the chunks of CapacityBuffers and
     DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering. ``is_committed``: a
-    commitment pays the node, at least in part.
+    commitment pays the node, at least in part. ``min_types`` is the least number of instance types that its NodePool
+    wants listed.
     """
 
     node_pool: str
@@ -83,6 +84,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     min_values_relaxed: bool = False
     chunks: tuple[str, ...] = ()
     is_committed: bool = False
+    min_types: int = 0
 
 
 class UnschedulableReason(Struct, kw_only=True):

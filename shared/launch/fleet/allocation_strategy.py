@@ -1,7 +1,7 @@
 """The order in which capacity types are launched, and how EC2 chooses among the overrides of one: its strategy.
 
-Both are Karpenter's: reserved, then spot, then on-demand. EC2 knows nothing of NodeOverlays: where they set a price, it
-chooses by priorities instead of prices.
+Both are Karpenter's: reserved, then spot, then on-demand. A NodePool's annotation may choose the strategy of spot. EC2
+knows nothing of NodeOverlays: where they set a price, it chooses by priorities instead of prices.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.api import labels
+from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
 from shared.launch.launch_template import INTERRUPTIBLE
 
 
@@ -23,17 +24,24 @@ def target_capacity_type(capacity_type: str, *, interruptible: bool = False) -> 
     return "spot" if capacity_type == labels.SPOT else "on-demand"
 
 
-def allocation_options(capacity_type: str, *, interruptible: bool = False, prioritized: bool = False) -> dict[str, Any]:
+def allocation_options(
+    capacity_type: str,
+    *,
+    interruptible: bool = False,
+    prioritized: bool = False,
+    spot_strategy: str = PRICE_CAPACITY_OPTIMIZED,
+) -> dict[str, Any]:
     """SpotOptions, OnDemandOptions or ReservedCapacityOptions of the CreateFleet call.
 
     ``prioritized``: the overrides have priorities, which EC2 follows for on-demand instances, and for spot instances by
-    best effort after capacity.
+    best effort after capacity. Else ``spot_strategy`` is that of spot instances.
     """
     if interruptible:
         return {"ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}}
     if capacity_type == labels.SPOT:
-        strategy = "capacity-optimized-prioritized" if prioritized else "price-capacity-optimized"
-        return {"SpotOptions": {"AllocationStrategy": strategy}}
+        return {
+            "SpotOptions": {"AllocationStrategy": "capacity-optimized-prioritized" if prioritized else spot_strategy}
+        }
     return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}}
 
 

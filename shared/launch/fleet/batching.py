@@ -146,7 +146,8 @@ def _common_model(left: _LaunchGroup, right: _LaunchGroup) -> PlannedNodeClaim |
         return None
     types_of_right = set(b.instance_types)
     types = tuple(name for name in a.instance_types if name in types_of_right)
-    if len(types) < MIN_COMMON_TYPES * max(len(a.instance_types), len(b.instance_types)):
+    least = max(MIN_COMMON_TYPES * max(len(a.instance_types), len(b.instance_types)), a.min_types, b.min_types)
+    if len(types) < least:
         return None
     requirements = tuple(
         replace_fields(r, values=list(types)) if labels.normalize_key(r.key) == labels.INSTANCE_TYPE else r

@@ -25,6 +25,7 @@ from shared import aws, parallel, runtime
 from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
+from shared.api.spot import CAPACITY_OPTIMIZED
 from shared.aws import error_code
 from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances, launch_template
@@ -38,7 +39,7 @@ from shared.launch.fleet.errors import (
     with_retried,
 )
 from shared.launch.fleet.overrides import narrowed, plan_fleet, without_unavailable
-from shared.launch.fleet.request import FleetRequest
+from shared.launch.fleet.request import fleet_request
 from shared.launch.fleet.response import (
     FleetError,
     FleetResponse,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from shared.launch.fleet.overrides import FleetPlan
     from shared.launch.fleet.partial_launches import PartialLaunches
     from shared.launch.fleet.rate_limit import RateLimiter
-    from shared.launch.fleet.request import TemplateKey
+    from shared.launch.fleet.request import FleetRequest, TemplateKey
     from shared.launch.launch_template import LaunchTemplate
     from shared.launch.node_class.subnets import Subnet
 
@@ -95,12 +96,10 @@ def launch(
     launch_groups: list[_LaunchGroup] = []
     for name, members in groups.items():
         sorted_members = tuple(sorted(members, key=lambda r: r.claim.metadata.uid))
-        claims = [r.claim for r in sorted_members]
-        node_class = sorted_members[0].node_class
         launch_groups.append(
             _LaunchGroup(
                 requests=sorted_members,
-                fleet_request=FleetRequest(group=name, cluster=cluster, node_class=node_class, claims=claims),
+                fleet_request=fleet_request(name, cluster, sorted_members),
                 addresses=addresses,
                 interruption_rates=interruption_rates or {},
                 rate_limiter=rate_limiter,
@@ -216,15 +215,19 @@ class _LaunchGroup:
         """The plan of the first request: narrow, unless the NodeClaims must have a choice of many pools.
 
         That is Karpenter's rule for minValues and for replacements of nodes: a replacement from the cheapest pool would
-        be likelier to be interrupted than the node that it replaces.
+        be likelier to be interrupted than the node that it replaces. EC2 chooses by capacity alone if its NodePool says
+        so, and then among all.
         """
+        options = self.requests[0].spot_options
+        if options.allocation_strategy == CAPACITY_OPTIMIZED:
+            return plan
         claims = [r.claim for r in self.requests]
         if any(r.min_values is not None for r in claims[0].spec.requirements):
             return plan
         if any(labels.REPLACES in c.metadata.annotations for c in claims):
             return plan
         cost = sum(r.interruption_cost for r in self.requests) / len(self.requests)
-        return narrowed(plan, self.interruption_rates, interruption_cost=cost)
+        return narrowed(plan, self.interruption_rates, interruption_cost=cost, at_least=options.diversity)
 
     def _plan(self, by_zone: Mapping[str, Subnet], *, after: str = "") -> FleetPlan | None:
         first = self.requests[0]

@@ -15,6 +15,7 @@ from shared.api import labels
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
 from shared.instance_types.interruption_rates import DEFAULT_RATE
+from shared.instance_types.spot_risk import price_factor
 from shared.launch.fleet.allocation_strategy import LAUNCH_ORDER, launch_order
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 from shared.struct import Struct
@@ -103,23 +104,29 @@ def plan_fleet(
     return None
 
 
-def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost: float) -> FleetPlan:
+def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost: float, at_least: int = 0) -> FleetPlan:
     """The plan with only the spot overrides of nearly the least expected price: within :data:`NARROW_WIDTH` of it.
 
     The expected price of an hour is the price, plus the interruptions in an hour (``rates`` by pool, else the default)
-    times ``interruption_cost`` in USD. EC2 chooses by price and capacity among what it is offered, with a weight that
-    it doesn't publish; so the price is bounded by what is offered. Plans of other capacity types stay as they are,
-    because EC2 takes the lowest price there.
+    times ``interruption_cost`` in USD; at least what decisions add for the pool's risk, so that no node is launched
+    that the next decision finds too dear. The ``at_least`` cheapest overrides stay in any case.
+
+    EC2 chooses by price and capacity among what it is offered, with a weight that it doesn't publish; so the price is
+    bounded by what is offered. Plans of other capacity types stay as they are, because EC2 takes the lowest price
+    there.
     """
     if plan.capacity_type != labels.SPOT:
         return plan
 
     def expected_price(override: Override) -> float:
         rate = rates.get((override.instance_type.name, override.offering.zone), DEFAULT_RATE)
-        return override.offering.effective_price + rate * interruption_cost
+        price = override.offering.price
+        return price + max(rate * interruption_cost, (price_factor(rate) - 1) * price)
 
+    cheapest = {o.offering_key for o in sorted(plan.overrides, key=expected_price)[:at_least]}
     limit = (1 + NARROW_WIDTH) * min(map(expected_price, plan.overrides))
-    return replace(plan, overrides=tuple(o for o in plan.overrides if expected_price(o) <= limit))
+    overrides = tuple(o for o in plan.overrides if expected_price(o) <= limit or o.offering_key in cheapest)
+    return replace(plan, overrides=overrides)
 
 
 def without_unavailable(plan: FleetPlan, unavailable: Collection[OfferingKey]) -> FleetPlan | None:

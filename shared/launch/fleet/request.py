@@ -12,6 +12,7 @@ from shared import aws
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
+from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
 from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
+    from shared.cloud_provider import LaunchRequest
     from shared.cluster.connect import ClusterInfo
     from shared.launch.fleet.overrides import FleetPlan, Override
     from shared.launch.launch_template import LaunchTemplate
@@ -35,12 +37,13 @@ TemplateKey = tuple[str, str, int]
 
 
 class FleetRequest(Struct, kw_only=True):
-    """A launch group, its node class, and its NodeClaims in order of uid."""
+    """A launch group, its node class, its NodeClaims in order of uid, and its AllocationStrategy for spot instances."""
 
     group: str
     cluster: ClusterInfo
     node_class: EC2NodeClass
     claims: Sequence[NodeClaim]
+    spot_strategy: str = PRICE_CAPACITY_OPTIMIZED
 
     def launch_templates(self, plan: FleetPlan) -> dict[TemplateKey, LaunchTemplate]:
         """The launch templates of the plan's overrides, created if they don't exist.
@@ -119,7 +122,10 @@ class FleetRequest(Struct, kw_only=True):
                 {"ResourceType": "volume", "Tags": launch_template.tag_list(instance_tags)},
             ],
             **allocation_options(
-                plan.capacity_type, interruptible=plan.is_interruptible, prioritized=bool(plan.priorities)
+                plan.capacity_type,
+                interruptible=plan.is_interruptible,
+                prioritized=bool(plan.priorities),
+                spot_strategy=self.spot_strategy,
             ),
         }
         if self.node_class.spec.context:
@@ -157,6 +163,17 @@ class FleetRequest(Struct, kw_only=True):
     def _client_token(self, step: str) -> str:
         text = f"{self.cluster.name}/{self.group}/{step}"
         return hashlib.sha256(text.encode()).hexdigest()[:_CLIENT_TOKEN_LENGTH]
+
+
+def fleet_request(group: str, cluster: ClusterInfo, requests: Sequence[LaunchRequest]) -> FleetRequest:
+    """The request of a launch group's NodeClaims, in order of uid; they have one node class and the same options."""
+    return FleetRequest(
+        group=group,
+        cluster=cluster,
+        node_class=requests[0].node_class,
+        claims=[r.claim for r in requests],
+        spot_strategy=requests[0].spot_options.allocation_strategy,
+    )
 
 
 def _override(override: Override, priority: int | None) -> dict[str, Any]:

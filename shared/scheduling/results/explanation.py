@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.api.labels import HOSTNAME
+from shared.api.labels import HOSTNAME, INSTANCE_TYPE, SPOT_DIVERSITY
 from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
@@ -250,7 +250,10 @@ class _NodePoolCheck:
             f"{key} requires {plural(template.min_values[key], 'value')}, instance types for the pod have {counts[key]}"
             for key in unmet or sorted(template.min_values)
         )
-        return f"minValues not met: {details}"
+        subject = "minValues"
+        if INSTANCE_TYPE in unmet and counts[INSTANCE_TYPE] >= template.stated_min_values.get(INSTANCE_TYPE, 0):
+            subject = f"annotation {SPOT_DIVERSITY}"
+        return f"{subject} not met: {details}"
 
 
 def _format(values: ValueSet) -> str:

@@ -92,6 +92,7 @@ def _planned(
         taints=template.taints,
         cheapest=shared.cheapest,
         min_values_relaxed=not satisfied,
+        min_types=template.min_types if satisfied else 0,
     )
 
 
@@ -120,7 +121,7 @@ def _shared_fields(
     )
     return _SharedFields(
         instance_types=names,
-        requirements=tuple(node_selector_requirements(requirements, template.min_values)),
+        requirements=tuple(node_selector_requirements(requirements, template.stated_min_values)),
         labels=_labels(template, requirements),
         cheapest=CheapestOffering(
             instance_type=names[0],

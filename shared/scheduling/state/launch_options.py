@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.api.labels import HOSTNAME, NODECLASS, NODEPOOL
+from shared.api.labels import HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL
 from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.quantity import QuantityError, Resources, parse_resources
+from shared.api.spot import spot_options
 from shared.instance_types.instance_type import is_bare_metal
 from shared.scheduling.rules.requirements import (
     ABSENT,
@@ -57,9 +58,11 @@ _UNKNOWN_HOSTNAME = "\0"
 class NodeClaimTemplate(Struct, eq=False, kw_only=True):
     """A NodePool that can launch nodes.
 
-    ``requirements`` hold for all of its nodes. ``types`` are the instance types of its launch options, as indices into
-    ``instance_types``; ``options`` is its slice of all launch options. ``daemon_ports`` are the host ports of each
-    DaemonSet's pod, and on which of these launch options it runs.
+    ``requirements`` hold for all of its nodes. ``min_types`` is the least number of instance types that its NodeClaims
+    list, by its annotation; ``min_values`` are those of its requirements (``stated_min_values``) and this. ``types``
+    are the instance types of its launch options, as indices into ``instance_types``; ``options`` is its slice of all
+    launch options. ``daemon_ports`` are the host ports of each DaemonSet's pod, and on which of these launch options it
+    runs.
     """
 
     node_pool: str
@@ -68,6 +71,8 @@ class NodeClaimTemplate(Struct, eq=False, kw_only=True):
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     min_values: Mapping[str, int]
+    stated_min_values: Mapping[str, int]
+    min_types: int
     limits: Resources
     instance_types: InstanceTypeArrays
     types: Ints
@@ -288,13 +293,17 @@ def _templates(usable: Sequence[_UsablePool], arrays: Sequence[_PoolArrays]) -> 
 
 def _template(usable: _UsablePool, arrays: _PoolArrays, options: slice) -> NodeClaimTemplate:
     pool = usable.pool
+    stated, min_types = _min_values(pool), spot_options(pool).diversity
+    diverse = {INSTANCE_TYPE: max(min_types, stated.get(INSTANCE_TYPE, 0))} if min_types else {}
     return NodeClaimTemplate(
         node_pool=pool.name,
         weight=pool.spec.weight,
         requirements=usable.requirements,
         labels=pool.spec.template.metadata.labels,
         taints=tuple(pool.spec.template.spec.taints),
-        min_values=_min_values(pool),
+        min_values={**stated, **diverse},
+        stated_min_values=stated,
+        min_types=min_types,
         limits=usable.limits,
         instance_types=usable.instance_types,
         types=arrays.types,

@@ -18,7 +18,7 @@ from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
 from shared import aws, runtime
-from shared.api import labels
+from shared.api import labels, spot
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from shared.api.nodeclass import EC2NodeClassStatus
+    from shared.api.spot import SpotOptions
     from shared.launch.fleet.rate_limit import RateLimiter
 
 REGION = "us-east-1"
@@ -208,10 +209,17 @@ class Account:
         rate_limiter: RateLimiter | None = None,
         now: datetime = NOW,
         interruption_rates: Mapping[tuple[str, str], float] | None = None,
+        spot_options: SpotOptions = spot.DEFAULT,
     ) -> tuple[LaunchedInstance | LaunchFailure, ...]:
         chosen = node_class or self.ready()
         requests = [
-            LaunchRequest(claim=c, node_class=chosen, instance_types=tuple(types), interruption_cost=0.4)
+            LaunchRequest(
+                claim=c,
+                node_class=chosen,
+                instance_types=tuple(types),
+                interruption_cost=0.4,
+                spot_options=spot_options,
+            )
             for c in claims
         ]
         return launch(

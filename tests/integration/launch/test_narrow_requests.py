@@ -12,6 +12,7 @@ import pytest
 from shared import aws
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
+from shared.api.spot import SpotOptions
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.interruption_rates import rate
 
@@ -63,6 +64,30 @@ def test_min_values_and_replacements_keep_every_pool(account: Account, types: Ty
     for claim in (msgspec.structs.replace(distinct, spec=spec), replacement):
         account.launch([claim], types)
         assert len(account.offered()) == 6
+
+
+def test_at_least_as_many_pools_are_requested_as_the_nodepool_says(account: Account, types: Types) -> None:
+    def offered(diversity: int) -> set[tuple[str, str]]:
+        claim = account.claim("web", SPOT, group=f"group-{diversity}")
+        account.launch([claim], types, spot_options=SpotOptions(diversity=diversity))
+        return set(account.offered())
+
+    narrow = {("m5.large", A), ("m5.large", B), ("c5.large", A)}
+    assert offered(2) == offered(3) == narrow
+    assert offered(4) == {*narrow, ("m5.large", C)}
+    assert len(offered(60)) == 6
+
+
+def test_ec2_chooses_by_capacity_among_all_pools_if_the_nodepool_says_so(account: Account, types: Types) -> None:
+    def strategy() -> str:
+        return str(account.fleets.requests[-1]["SpotOptions"]["AllocationStrategy"])
+
+    account.launch([account.claim("web", SPOT)], types)
+    assert strategy() == "price-capacity-optimized"
+    options = SpotOptions(allocation_strategy="capacity-optimized")
+    account.launch([account.claim("web-2", SPOT, group="two")], types, spot_options=options)
+    assert strategy() == "capacity-optimized"
+    assert len(account.offered()) == 6
 
 
 def test_without_capacity_in_the_cheapest_pools_the_others_are_requested_at_once(

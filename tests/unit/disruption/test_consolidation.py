@@ -15,6 +15,7 @@ from shared.api.meta import Condition
 from shared.api.nodepool import Budget
 from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
 from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
+from shared.instance_types.spot_risk import with_spot_risk
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -106,6 +107,19 @@ def test_every_type_that_a_replacement_may_become_is_a_saving(cluster: Cluster) 
     assert claim.cheapest.capacity_type == names.SPOT
     assert all(prices[t] < 4 * 0.05 for t in claim.instance_types)
     assert [r.values for r in claim.requirements if r.key == names.CAPACITY_TYPE] == [[names.SPOT]]
+
+
+def test_a_node_in_a_pool_with_interruptions_is_deleted_before_one_in_a_calm_pool(cluster: Cluster) -> None:
+    for name in ("first", "second"):
+        cluster.node(name, 4, spot=True)
+        cluster.pod(f"pod-1-{name}", name)
+        cluster.pod(f"pod-2-{name}", name)
+    for claim, node in zip(cluster.claims[1:], cluster.nodes[1:], strict=True):
+        claim.metadata.labels[names.ZONE] = node.metadata.labels[names.ZONE] = "b"
+    calm = cluster.types
+    for zone, removed in (("a", "first"), ("b", "second")):
+        cluster.types = with_spot_risk(calm, {("m.4x", zone): 0.1}, slot=zone)
+        assert best_command(cluster).nodes == (removed,)
 
 
 def test_spot_to_spot_needs_enough_instance_types(cluster: Cluster) -> None:

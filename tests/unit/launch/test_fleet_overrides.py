@@ -10,6 +10,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
 from shared.instance_types.instance_type import InstanceType, Offering, meets
 from shared.instance_types.interruption_rates import DEFAULT_RATE
+from shared.instance_types.spot_risk import price_factor
 from shared.launch.fleet.overrides import (
     NARROW_WIDTH,
     Override,
@@ -149,7 +150,8 @@ def test_the_first_request_costs_nearly_the_least_whatever_ec2_chooses(
 
     def expected(override: Override) -> float:
         rate = rates.get((override.instance_type.name, override.offering.zone), DEFAULT_RATE)
-        return override.offering.price + rate * cost
+        price = override.offering.price
+        return price + max(rate * cost, (price_factor(rate) - 1) * price)
 
     least = min(map(expected, planned.overrides))
     assert narrow.overrides

@@ -1,0 +1,61 @@
+"""Spot risk: what interruptions cost, as this cluster has seen them, in the prices that decisions compare. Pure.
+
+The effective price of a spot offering is ``price x (1 + risk x restart cost)``. The risk is the pool's interruptions of
+one instance in an hour, less those of a pool in which none was seen. The restart cost is in hours of the node. So the
+factor is exactly 1 where nothing was seen. docs/interruptions.md has an example.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shared.api import labels
+from shared.instance_types.adjusted_types import adjusted
+from shared.instance_types.interruption_rates import DEFAULT_RATE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shared.instance_types.instance_type import InstanceType, Offering
+    from shared.instance_types.interruption_rates import Pool
+
+RESTART_HOURS = 2 + 10 / 60
+"""Hours of a node's price that an interruption of it costs: ten minutes of its work, and the restarts of its pods.
+
+A restart costs 0.02 USD (shared/disruption/disruption_cost.py), and a node has a hundred pods for each USD per hour,
+such as ten for 0.10 USD per hour: the pods that a price is for aren't known yet."""
+_DECIMALS = 4
+"""Of the factor: smaller changes of a rate leave the prices equal, so that what is derived from them can be kept."""
+
+
+def price_factor(rate: float) -> float:
+    """What the price of a spot offering is multiplied by, at least 1; ``rate`` in interruptions per hour."""
+    return 1 + round(max(0.0, rate - DEFAULT_RATE) * RESTART_HOURS, _DECIMALS)
+
+
+def with_spot_risk(
+    types: tuple[InstanceType, ...], rates: Mapping[Pool, float], *, slot: str
+) -> tuple[InstanceType, ...]:
+    """The instance types with the risk in the effective price of spot offerings; ``rates`` by pool, else the default.
+
+    Equal inputs of a slot (a node class) give the identical tuple.
+    """
+    factors = {pool: factor for pool, rate in sorted(rates.items()) if (factor := price_factor(rate)) > 1}
+    if not factors:
+        return types
+    return adjusted(("spot-risk", slot), types, factors, lambda: _with_factors(types, factors))
+
+
+def _with_factors(types: tuple[InstanceType, ...], factors: Mapping[Pool, float]) -> tuple[InstanceType, ...]:
+    risky = {instance_type for instance_type, _ in factors}
+
+    def risked(instance_type: str, offering: Offering) -> Offering:
+        factor = factors.get((instance_type, offering.zone), 1.0)
+        if offering.capacity_type != labels.SPOT or factor <= 1:
+            return offering
+        return replace(offering, adjusted_price=offering.effective_price * factor)
+
+    return tuple(
+        replace(t, offerings=tuple(risked(t.name, o) for o in t.offerings)) if t.name in risky else t for t in types
+    )

@@ -1,0 +1,124 @@
+"""Spot risk in the prices that decisions compare, and the limit of a spot price by the on-demand price."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench import consolidation as sample
+from shared.api import labels
+from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.interruption_rates import DEFAULT_RATE, rate
+from shared.instance_types.spot_price_limit import within_spot_price_share
+from shared.instance_types.spot_risk import RESTART_HOURS, price_factor, with_spot_risk
+from shared.scheduling.decision import Problem
+from shared.scheduling.scheduler import schedule
+from shared.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from shared.scheduling.decision import Decision
+
+NOW = datetime(2026, 11, 24, tzinfo=UTC)
+A, B = sample.ZONES[:2]
+
+
+def with_spot(instance_type: InstanceType, share: float = 0.4) -> InstanceType:
+    """The type with spot offerings at a share of the on-demand price, a little more in each next zone."""
+    spot = tuple(
+        Offering(zone=o.zone, capacity_type=labels.SPOT, price=share * o.price * (1 + 0.01 * i))
+        for i, o in enumerate(instance_type.offerings)
+    )
+    return replace(instance_type, offerings=(*instance_type.offerings, *spot))
+
+
+TYPES = tuple(with_spot(t) for t in sample.instance_types())
+POOLS = [(t.name, zone) for t in TYPES for zone in sample.ZONES]
+
+
+def decision(types: tuple[InstanceType, ...], *sizes: tuple[int, int]) -> Decision:
+    pods = tuple(sample.pod(f"web-{i}", size) for i, size in enumerate(sizes))
+    snapshot = Snapshot(taken_at=NOW, pods=pods, node_pools=(sample.pool(),))
+    return schedule(Problem(snapshot=snapshot, instance_types={"default": types}))
+
+
+def spot_prices(types: tuple[InstanceType, ...], name: str) -> dict[str, float]:
+    (named,) = (t for t in types if t.name == name)
+    return {o.zone: o.effective_price for o in named.offerings if o.capacity_type == labels.SPOT}
+
+
+def test_nothing_seen_leaves_the_identical_types() -> None:
+    assert with_spot_risk(TYPES, {}, slot="default") is TYPES
+    assert with_spot_risk(TYPES, dict.fromkeys(POOLS, DEFAULT_RATE), slot="default") is TYPES
+    assert price_factor(rate(0, 0)) == price_factor(rate(1, 100_000)) == 1
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(100, 4000), st.integers(128, 8192)), min_size=1, max_size=12),
+    st.dictionaries(st.sampled_from(POOLS), st.floats(0, DEFAULT_RATE)),
+)
+def test_without_more_interruptions_than_the_default_decisions_are_the_same(
+    sizes: list[tuple[int, int]], rates: dict[tuple[str, str], float]
+) -> None:
+    before, after = decision(TYPES, *sizes), decision(with_spot_risk(TYPES, rates, slot="default"), *sizes)
+    assert (before.new_node_claims, before.pod_errors) == (after.new_node_claims, after.pod_errors)
+
+
+def test_the_factor_is_the_additional_rate_times_the_restart_cost() -> None:
+    assert price_factor(DEFAULT_RATE + 0.01) == pytest.approx(1 + 0.01 * RESTART_HOURS, abs=1e-4)
+    ten_of_ten = price_factor(rate(10, 10))  # ten notices to ten instances in their first hour
+    assert ten_of_ten == pytest.approx(1.029, abs=1e-3)
+
+
+def test_only_spot_offerings_of_the_pool_cost_more_and_the_price_stays() -> None:
+    name = TYPES[0].name
+    risky = with_spot_risk(TYPES, {(name, A): 0.1}, slot="default")
+    factor = price_factor(0.1)
+    before, after = spot_prices(TYPES, name), spot_prices(risky, name)
+    assert after == {**before, A: pytest.approx(before[A] * factor)}
+    assert [o.price for t in risky for o in t.offerings] == [o.price for t in TYPES for o in t.offerings]
+    on_demand = [o for t in risky for o in t.offerings if o.capacity_type == labels.ON_DEMAND]
+    assert all(o.adjusted_price is None for o in on_demand)
+
+
+def test_the_factor_multiplies_an_adjusted_price() -> None:
+    offering = Offering(zone=A, capacity_type=labels.SPOT, price=1.0, adjusted_price=0.5)
+    (risky,) = with_spot_risk((replace(TYPES[0], offerings=(offering,)),), {(TYPES[0].name, A): 0.1}, slot="c")
+    assert risky.offerings[0].effective_price == pytest.approx(0.5 * price_factor(0.1))
+
+
+def test_equal_inputs_give_the_identical_types() -> None:
+    rates = {(TYPES[0].name, A): 0.1}
+    first = with_spot_risk(TYPES, rates, slot="default")
+    assert with_spot_risk(TYPES, {**rates, (TYPES[0].name, B): DEFAULT_RATE}, slot="default") is first
+    assert with_spot_risk(TYPES, {(TYPES[0].name, A): 0.2}, slot="default") != first
+    limited = within_spot_price_share(TYPES, 0.5, slot="default")
+    assert within_spot_price_share(TYPES, 0.5, slot="default") is limited
+
+
+def test_pods_go_to_a_zone_without_interruptions() -> None:
+    (calm,) = decision(TYPES, (1000, 1024)).new_node_claims
+    chosen = calm.cheapest
+    assert (chosen.zone, chosen.capacity_type) == (A, labels.SPOT)
+    rates = {(t.name, A): 0.1 for t in TYPES}
+    (moved,) = decision(with_spot_risk(TYPES, rates, slot="default"), (1000, 1024)).new_node_claims
+    assert (moved.cheapest.zone, moved.cheapest.instance_type) == (B, chosen.instance_type)
+
+
+def test_spot_offerings_above_the_share_are_not_available() -> None:
+    limited = within_spot_price_share(TYPES, 0.402, slot="default")
+    available = {(o.zone, o.capacity_type) for t in limited for o in t.offerings if o.available}
+    assert available == {(A, labels.SPOT), *((z, labels.ON_DEMAND) for z in sample.ZONES)}
+    (claim,) = decision(within_spot_price_share(TYPES, 0.1, slot="default"), (1000, 1024)).new_node_claims
+    assert claim.cheapest.capacity_type == labels.ON_DEMAND
+    assert within_spot_price_share(TYPES, None, slot="default") is TYPES
+
+
+def test_a_type_without_an_on_demand_price_keeps_its_spot_offerings() -> None:
+    spot_only = replace(TYPES[0], offerings=tuple(o for o in TYPES[0].offerings if o.capacity_type == labels.SPOT))
+    assert within_spot_price_share((spot_only,), 0.01, slot="default") == (spot_only,)
