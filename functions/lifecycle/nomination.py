@@ -68,7 +68,7 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
     """The nominations for these NodeClaims' nodes; NodeClaims that are being deleted are not among them."""
     pairs = [(claim, registered_node(node, claim)) for claim, node in with_node]
     closed = {node.metadata.name: node for claim, node in pairs if _is_ready_but_tainted(claim, node)}
-    waiting_for_devices = frozenset(node.metadata.name for claim, node in pairs if _waits_for_devices(claim, node))
+    waiting_for_devices = _waiting_for_devices(pairs)
     over = nominations.closed_windows(snapshot)
     candidates = frozenset(closed) | {node.metadata.name for claim, node in pairs if _is_open(claim, node, over, now)}
     pending = {pod.key: pod for pod in snapshot.pods if is_pending(pod)}
@@ -187,6 +187,11 @@ def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
     """Whether nothing but the taint keeps pods away from the node."""
     released = released_node(node)
     return released is not node and initialization_blocker(released, claim) is None
+
+
+def _waiting_for_devices(pairs: Iterable[tuple[NodeClaim, Node]]) -> frozenset[str]:
+    """The names of the nodes that wait for their device plugins."""
+    return frozenset(node.metadata.name for claim, node in pairs if _waits_for_devices(claim, node))
 
 
 def _waits_for_devices(claim: NodeClaim, node: Node) -> bool:
