@@ -225,15 +225,20 @@ def _selected(types: Sequence[InstanceType], overlay: NodeOverlay) -> Iterator[_
     requirements = [r for r in overlay.spec.requirements if _key(r) in INSTANCE_TYPE_KEYS]
     of_type = [r for r in requirements if _key(r) not in _OFFERING_KEYS]
     of_offering = [r for r in requirements if _key(r) in _OFFERING_KEYS]
+    known: dict[tuple[str, str, int], bool] = {}
+    """By zone, capacity type and the identity of the labels, which offerings of a zone share."""
+
+    def selects(offering: Offering) -> bool:
+        key = offering.zone, offering.capacity_type, id(offering.labels)
+        if key not in known:
+            own = {names.ZONE: offering.zone, names.CAPACITY_TYPE: offering.capacity_type}
+            known[key] = _meets({**offering.labels, **own}, of_offering)
+        return known[key]
+
     for i, instance_type in enumerate(types):
-        type_labels = {**instance_type.labels, names.INSTANCE_TYPE: instance_type.name}
-        if not _meets(type_labels, of_type):
+        if not _meets({**instance_type.labels, names.INSTANCE_TYPE: instance_type.name}, of_type):
             continue
-        offerings = tuple(
-            j
-            for j, o in enumerate(instance_type.offerings)
-            if _meets({**o.labels, names.ZONE: o.zone, names.CAPACITY_TYPE: o.capacity_type}, of_offering)
-        )
+        offerings = tuple(j for j, offering in enumerate(instance_type.offerings) if selects(offering))
         if offerings:
             yield i, offerings
 
