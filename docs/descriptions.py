@@ -125,6 +125,7 @@ EVENTS = {
     "FailedScheduling": "Pod: no NodePool can run it; how many instance types each criterion excludes, and the "
     "nearest match.",
     "FailedToScaleUpGroup": "Node group (on ConfigMap cluster-autoscaler-status): Auto Scaling refuses the size.",
+    "FewFreeAddresses": "Node class: a subnet has fewer free addresses than a node needs.",
     "IAMUnreachable": "Node class: its role can't be looked up, because IAM can't be reached from the "
     "functions' subnets.",
     "Initialized": "NodeClaim: pods can run on its node.",

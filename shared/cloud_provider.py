@@ -47,6 +47,7 @@ class ResolvedNodePools(Struct, kw_only=True):
 
     NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched failed to join;
     all of them together with ``trial_in_cluster``. ``spot_options`` are those of NodePools that state any.
+    ``short_zones`` say why zones of NodePools aren't offered: sentences about their subnets.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     ``coverage`` says what commitments pay of the cluster's nodes; None where they don't count.
@@ -60,6 +61,7 @@ class ResolvedNodePools(Struct, kw_only=True):
     on_trial: frozenset[str] = frozenset()
     trial_in_cluster: bool = False
     spot_options: Mapping[str, SpotOptions] = {}
+    short_zones: Mapping[str, tuple[str, ...]] = {}
     coverage: OwnCoverage | None = None
     overlays: tuple[NodeOverlay, ...] = ()
     overlay_conflicts: Mapping[str, str] = {}
@@ -173,7 +175,7 @@ class CloudProvider(Protocol):
         """The instance types that each of the snapshot's NodePools can launch now, with prices and availability.
 
         ``only_recently_unavailable``: offerings count as unavailable only if they had no capacity within the last
-        minute; others are tried again although their entry has not expired.
+        minute; others are tried again although their entry has not expired. So are zones without free addresses.
         """
         ...
 

@@ -40,6 +40,7 @@ from shared.instance_types import catalog_store, interruption_rates, unavailable
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
 from shared.launch import boot_failures
+from shared.launch.node_class import free_addresses
 from shared.node_groups import stored_options
 from shared.settings import CommitmentSettings, variable
 from shared.settings import read as read_settings
@@ -209,16 +210,16 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
             "the cluster has no valid NodePool; "
             f"`tenon manifests {reference.cluster} | kubectl apply -f -` installs the CustomResourceDefinitions"
         )
-    offerings: CatalogOfferings | GroupOfferings
-    offerings = _offerings(deployment, reference.cluster, raw, notes, now)
+    own_offerings = _offerings(deployment, reference.cluster, raw, notes, now)
+    offerings: CatalogOfferings | GroupOfferings = own_offerings
     groups = None
     if deployment is not None and deployment.node_groups:
         if stored_options.cluster_autoscaler_runs(client, now=now):
             notes.append("node groups aren't scaled by Tenon while Cluster Autoscaler is running")
         else:
-            groups = node_groups.read(client, reference.cluster, snapshot, offerings, now=now)
+            groups = node_groups.read(client, reference.cluster, snapshot, own_offerings, now=now)
     if groups is not None:
-        offerings = GroupOfferings(own=offerings, pools=groups.pools)
+        offerings = GroupOfferings(own=own_offerings, pools=groups.pools)
         notes.extend(groups.view.problems)
     return ObservedCluster(
         name=f"{reference.cluster} in {raw.region}",
@@ -299,6 +300,7 @@ def _offerings(
         unavailable=unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now),
         boot_failures=boot_failures.current(aws.dynamodb(), deployment.table, now=now),
         interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), deployment.table, now=now),
+        short_subnets=free_addresses.current(aws.dynamodb(), deployment.table, now=now),
         commitments=commitments,
         commitment_share=deployment.commitments.commitment_share,
         cluster=cluster,

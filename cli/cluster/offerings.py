@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
     from shared.instance_types.interruption_rates import Pool
     from shared.launch.boot_failures import BootFailure
+    from shared.launch.node_class.free_addresses import ShortSubnet
     from shared.snapshot import Snapshot
 
 
@@ -44,8 +45,9 @@ class CatalogOfferings:
     """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for.
 
     ``boot_failures`` are those of machines that died at boot, by NodePool and node class. ``interruption_rates`` are by
-    spot pool, where they differ from the default. ``commitments`` are the account's with ``commitment_share`` as the
-    ``cluster``'s part of them; None where they don't count.
+    spot pool, where they differ from the default; ``short_subnets`` have too few free addresses for a node.
+    ``commitments`` are the account's with ``commitment_share`` as the ``cluster``'s part of them; None where they don't
+    count.
     """
 
     raw: InstanceTypeCatalog
@@ -55,6 +57,7 @@ class CatalogOfferings:
     commitment_share: float | None = None
     cluster: str = ""
     interruption_rates: Mapping[Pool, float] = field(default_factory=dict)
+    short_subnets: Collection[ShortSubnet] = ()
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
@@ -68,6 +71,7 @@ class CatalogOfferings:
             claims=snapshot.node_claims,
             overlays=snapshot.node_overlays,
             interruption_rates=self.interruption_rates,
+            short_subnets=self.short_subnets,
         )
         if self.commitments is not None:
             coverage = cluster_coverage(snapshot, self.commitments, cluster=self.cluster, share=self.commitment_share)

@@ -231,10 +231,11 @@ class SchedulingTrial:
         types = self.resolved_pools.instance_types[self.pool.name]
         count = sum(len(t.offerings) for t in types)
         unavailable = sum(not o.available for t in types for o in t.offerings)
-        return (
-            f"EC2 has no capacity for any suitable offering ({unavailable} of {plural(count, 'offering')} "
-            "unavailable); each is tried again after 3 minutes"
-        )
+        share = f"({unavailable} of {plural(count, 'offering')} unavailable)"
+        short = ", ".join(self.resolved_pools.short_zones.get(self.pool.name, ()))
+        if short:
+            return f"no suitable offering is available {share}: {short}; EC2 is tried there if no other zone is left"
+        return f"EC2 has no capacity for any suitable offering {share}; each is tried again after 3 minutes"
 
     def largest_amount(self, resource: str) -> int:
         """The most of a resource that pods get on any node of the NodePool."""

@@ -110,6 +110,10 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
         checks.append(Check(name="replicas", ok=None, detail=detail))
     else:
         checks += _types(observed, resolved_pools, pool)
+    short = resolved_pools.short_zones.get(pool.name)
+    if short:
+        detail = f"{', '.join(short)}: nodes are launched in other zones"
+        checks.append(Check(name="free addresses", ok=None, detail=detail))
     checks += _limits(observed, pool)
     taints = ", ".join(format_taint(t) for t in template.taints)
     checks.append(Check(name="taints", ok=None, detail=f"{taints}: pods must tolerate them" if taints else "none"))

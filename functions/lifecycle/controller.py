@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from functions.lifecycle import (
     adoption,
     cluster_metrics,
+    free_addresses,
     garbage_collection,
     launch_times,
     node_repair,
@@ -106,6 +107,7 @@ def _reconcile(
             boot_failures.current(aws.dynamodb(), context.settings.table_name, now=context.now), snapshot.node_claims
         )
         node_classes = nodeclass_status.write_statuses(context, snapshot, boot)
+        free_addresses.remember_short_subnets(context, node_classes)
         failures = {**nodepool_status.boot_failures_by_pool(boot, node_classes), **failures}
         pauses = nodepool_status.pauses(context, snapshot, boot, node_classes)
         if snapshot.node_overlays:

@@ -62,6 +62,7 @@ class EC2CloudProvider(Struct, kw_only=True):
         """
         from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch import boot_failures  # noqa: PLC0415 (the same)
+        from shared.launch.node_class import free_addresses  # noqa: PLC0415 (the same)
         from shared.launch.resolved_node_pools import resolve_node_pools  # noqa: PLC0415 (the same)
 
         if self.catalog is None:
@@ -83,6 +84,10 @@ class EC2CloudProvider(Struct, kw_only=True):
             claims=snapshot.node_claims,
             overlays=snapshot.node_overlays,
             interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), self.table_name, now=now),
+            # Pods without another choice are launched where few addresses are free: EC2 decides.
+            short_subnets=()
+            if only_recently_unavailable
+            else free_addresses.current(aws.dynamodb(), self.table_name, now=now),
         )
         failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
         resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved

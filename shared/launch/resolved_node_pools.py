@@ -23,6 +23,8 @@ from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels
 from shared.instance_types.provider import list_instance_types
 from shared.instance_types.spot_price_limit import within_spot_price_share
 from shared.instance_types.spot_risk import with_spot_risk
+from shared.instance_types.unoffered_zones import without_zones
+from shared.launch.node_class.free_addresses import short_zones
 from shared.launch.node_class.status import resolve
 from shared.struct import Struct
 
@@ -30,16 +32,17 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from shared.api.kubernetes import Node
+    from shared.api.kubernetes import Node, NodeSelectorRequirement
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
+    from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
     from shared.api.nodepool import NodePool
     from shared.api.spot import SpotOptions
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.instance_types.interruption_rates import Pool
+    from shared.launch.node_class.free_addresses import ShortSubnet
 
 
 def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
@@ -65,15 +68,9 @@ def node_class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tup
 
 def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
     """Why no subnet of the class is in a zone that the pool allows, naming both fields; None if one is."""
-    requirements = [
-        r for r in pool.spec.template.spec.requirements if labels.normalize_key(r.key) in {labels.ZONE, labels.ZONE_ID}
-    ]
-    subnets = node_class.status.subnets
-    for requirement in requirements:
-        by_id = labels.normalize_key(requirement.key) == labels.ZONE_ID
-        subnets = [s for s in subnets if met(requirement.operator, requirement.values, s.zone_id if by_id else s.zone)]
-    if subnets or not node_class.status.subnets:
+    if allowed_subnets(pool, node_class) or not node_class.status.subnets:
         return None
+    requirements = _zone_requirements(pool)
     field = node_class.selector_path("subnetSelectorTerms")
     zones = ", ".join(sorted({f"{s.zone} ({s.zone_id})" if s.zone_id else s.zone for s in node_class.status.subnets}))
     required = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}".rstrip() for r in requirements)
@@ -81,6 +78,20 @@ def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
         f"{field} of {node_class.kind} {node_class.name} selects subnets in {zones} only, "
         f"but {pool.kind} {pool.name} requires {required}"
     )
+
+
+def allowed_subnets(pool: NodePool, node_class: EC2NodeClass) -> list[ResolvedSubnet]:
+    """The subnets of the class that are in zones that the pool allows."""
+    subnets = node_class.status.subnets
+    for requirement in _zone_requirements(pool):
+        by_id = labels.normalize_key(requirement.key) == labels.ZONE_ID
+        subnets = [s for s in subnets if met(requirement.operator, requirement.values, s.zone_id if by_id else s.zone)]
+    return subnets
+
+
+def _zone_requirements(pool: NodePool) -> list[NodeSelectorRequirement]:
+    keys = {labels.ZONE, labels.ZONE_ID}
+    return [r for r in pool.spec.template.spec.requirements if labels.normalize_key(r.key) in keys]
 
 
 def resolve_node_classes(
@@ -108,6 +119,7 @@ def resolve_node_pools(
     claims: Iterable[NodeClaim] = (),
     overlays: Sequence[NodeOverlay] = (),
     interruption_rates: Mapping[Pool, float] | None = None,
+    short_subnets: Collection[ShortSubnet] = (),
 ) -> ResolvedNodePools:
     """What the NodePools can launch now.
 
@@ -115,7 +127,7 @@ def resolve_node_pools(
     is of an older generation, or says that they are not ready, so that a new or mended class can launch at once.
     ``nodes`` and their ``claims`` show the memory capacity of instance types. The valid ``overlays`` change prices and
     resources. ``interruption_rates`` are by spot pool, where they differ from the default: they raise the effective
-    price.
+    price. Zones of ``short_subnets`` aren't offered to pools that have others.
     """
     current = [c for c in classes if _has_current_status(c)]
     stale = [c for c in classes if not _has_current_status(c)]
@@ -130,6 +142,7 @@ def resolve_node_pools(
         claims=claims,
         overlays=overlays,
         interruption_rates=interruption_rates,
+        short_subnets=short_subnets,
     )
 
 
@@ -149,6 +162,7 @@ def node_pools_by_status(
     claims: Iterable[NodeClaim] = (),
     overlays: Sequence[NodeOverlay] = (),
     interruption_rates: Mapping[Pool, float] | None = None,
+    short_subnets: Collection[ShortSubnet] = (),
 ) -> ResolvedNodePools:
     """As :func:`resolve_node_pools`, by the stored status of the node classes, without AWS."""
     all_pools, all_nodes, all_claims = tuple(pools), tuple(nodes), tuple(claims)
@@ -156,6 +170,7 @@ def node_pools_by_status(
     not_ready: dict[str, str] = {}
     node_classes: dict[str, EC2NodeClass] = {}
     spot_options_by_pool: dict[str, SpotOptions] = {}
+    short_zones_by_pool: dict[str, Mapping[str, tuple[ShortSubnet, ...]]] = {}
     by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in all_pools:
         instance_types[pool.name] = ()
@@ -176,16 +191,33 @@ def node_pools_by_status(
             )
         instance_types[pool.name] = by_class_and_kubelet[key]
         spot_options_by_pool[pool.name] = spot_options(pool)
+        if zones := short_zones(allowed_subnets(pool, node_class), short_subnets):
+            short_zones_by_pool[pool.name] = zones
         node_classes[pool.name] = node_class
     resolved = ResolvedNodePools(
         instance_types=instance_types,
         not_ready=not_ready,
         node_classes=node_classes,
         spot_options={name: options for name, options in spot_options_by_pool.items() if options != DEFAULT},
+        short_zones={
+            name: tuple(str(subnet) for short in zones.values() for subnet in short)
+            for name, zones in short_zones_by_pool.items()
+        },
     )
     if overlays:
         resolved = with_overlays(resolved, all_pools, overlays)
-    return _with_adjusted_prices(resolved, interruption_rates or {})
+    resolved = _with_adjusted_prices(resolved, interruption_rates or {})
+    return _without_short_zones(resolved, short_zones_by_pool)
+
+
+def _without_short_zones(resolved: ResolvedNodePools, zones: Mapping[str, Collection[str]]) -> ResolvedNodePools:
+    """The same without these zones of NodePools."""
+    if not zones:
+        return resolved
+    instance_types = {
+        name: without_zones(types, zones.get(name, ()), slot=name) for name, types in resolved.instance_types.items()
+    }
+    return msgspec.structs.replace(resolved, instance_types=instance_types)
 
 
 def _with_adjusted_prices(resolved: ResolvedNodePools, rates: Mapping[Pool, float]) -> ResolvedNodePools:
