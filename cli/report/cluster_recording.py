@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from cli import terminal
+from cli.cluster.commitments import commitment_bill
 from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_prices
 from cli.report.lower_bound import lower_bound
@@ -63,7 +65,7 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         samples=[*_past_samples(spans, end), _current_sample(observed, resolved_pools, spans, end)],
         decisions=decisions,
         launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in observed.history.launches_since(start)],
-        notes=[*observed.notes, *notes, *_buffer_notes(spans)],
+        notes=[*observed.notes, *notes, *_buffer_notes(spans), *_commitment_notes(resolved_pools)],
     )
 
 
@@ -72,6 +74,19 @@ def _buffer_notes(spans: list[NodeSpan]) -> list[str]:
     if not with_room:
         return []
     return [f"CapacityBuffers have room for {plural(sum(with_room), 'pod')} on {plural(len(with_room), 'node')}."]
+
+
+def _commitment_notes(resolved_pools: ResolvedNodePools) -> list[str]:
+    bill = commitment_bill(resolved_pools)
+    if bill is None:
+        return []
+    used, unused = terminal.usd(bill.committed - bill.unused), terminal.usd(bill.unused)
+    covered, on_demand = sum(bill.covered.values()), terminal.usd(bill.uncovered)
+    note = (
+        f"Of commitments for {terminal.usd(bill.committed)} per hour, {used} are used now, {unused} wasted. They "
+        f"cover {covered:.1f} of the account's on-demand instances, the rest of which costs {on_demand} per hour."
+    )
+    return [note]
 
 
 def _seconds(moment: datetime | None, start: datetime) -> float | None:

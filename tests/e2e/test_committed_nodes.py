@@ -1,0 +1,91 @@
+"""Nodes that Reserved Instances and Savings Plans pay: launched first, no further than they go, and kept."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local.world import Options, World, sample_objects
+from shared.api import labels as names
+from tests.e2e.cli.conftest import CLUSTER, Desk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from local.aws.purchases import Purchases
+
+MINUTE = timedelta(minutes=1)
+CATALOG_INTERVAL = timedelta(minutes=16)
+"""After this the catalog function has read the commitments."""
+REQUESTS = {"cpu": "1500m", "memory": "3Gi"}
+RESERVED = "m5.large"
+POOL = {names.CAPACITY_TYPE: [names.SPOT, names.ON_DEMAND]}
+
+
+@pytest.fixture
+def open_desk(tmp_path: Path) -> Iterator[Callable[[Callable[[Purchases], object]], Desk]]:
+    """A cluster without nodes in an account with these purchases, which are read."""
+    with ExitStack() as stack:
+
+        def opened(purchases: Callable[[Purchases], object]) -> Desk:
+            options = Options(purchases=purchases, context={"commitments": "on"})
+            world = stack.enter_context(World(options=options, cluster=CLUSTER))
+            path = tmp_path / "kubeconfig"
+            path.write_text(world.kubectl_config())
+            world.run_for(CATALOG_INTERVAL)
+            return Desk(world, path)
+
+        yield opened
+
+
+def run(world: World, replicas: int) -> None:
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool(POOL)])
+    world.apply(sample_objects.deployment("web", replicas, REQUESTS))
+    world.run_until(lambda: len(world.pods(phase="Running")) == replicas, limit=6 * MINUTE)
+
+
+def kinds(world: World) -> list[tuple[str, str]]:
+    """Capacity type and instance type of each node."""
+    own = [n["metadata"]["labels"] for n in world.nodes()]
+    return sorted((labels[names.CAPACITY_TYPE], labels[names.INSTANCE_TYPE]) for labels in own)
+
+
+def test_reserved_instances_are_launched_first_and_spot_for_the_rest(
+    open_desk: Callable[[Callable[[Purchases], object]], Desk],
+) -> None:
+    desk = open_desk(lambda purchases: purchases.reserve(RESERVED, 2))
+    run(desk.world, 5)
+    nodes = kinds(desk.world)
+    assert [kind for kind in nodes if kind[0] == names.ON_DEMAND] == [(names.ON_DEMAND, RESERVED)] * 2
+    assert {capacity_type for capacity_type, _ in nodes} == {names.ON_DEMAND, names.SPOT}
+    desk.world.run_for(20 * MINUTE)
+    assert [kind for kind in kinds(desk.world) if kind[0] == names.ON_DEMAND] == [(names.ON_DEMAND, RESERVED)] * 2
+    assert "commitments: $0.12 of $0.12 per hour used" in desk.tenon("plan").out
+
+
+def test_a_spot_node_makes_way_for_an_instance_that_is_bought_later(
+    open_desk: Callable[[Callable[[Purchases], object]], Desk],
+) -> None:
+    desk = open_desk(lambda _: None)
+    run(desk.world, 1)
+    assert {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.SPOT}
+    desk.world.aws.purchases.commit(1.0)
+    desk.world.run_until(
+        lambda: (
+            {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.ON_DEMAND}
+            and len(desk.world.pods(phase="Running")) == 1
+        ),
+        limit=timedelta(hours=3),
+    )
+    assert "of $1.00 per hour used" in desk.tenon("plan").out
+
+
+def test_without_purchases_spot_is_launched(open_desk: Callable[[Callable[[Purchases], object]], Desk]) -> None:
+    desk = open_desk(lambda _: None)
+    run(desk.world, 3)
+    assert {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.SPOT}
+    assert "commitments" not in desk.tenon("plan").out
