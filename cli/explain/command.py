@@ -16,12 +16,14 @@ _KINDS = {
     "nodepool": "nodepool", "nodepools": "nodepool", "np": "nodepool", "provisioner": "nodepool",
     "nodeclaim": "nodeclaim", "nodeclaims": "nodeclaim", "nc": "nodeclaim",
     "nodegroup": "nodegroup", "nodegroups": "nodegroup", "ng": "nodegroup",
+    "nodeoverlay": "nodeoverlay", "nodeoverlays": "nodeoverlay", "overlay": "nodeoverlay", "overlays": "nodeoverlay",
     "buffer": "buffer", "capacitybuffer": "buffer", "capacitybuffers": "buffer", "cb": "buffer",
 }  # fmt: skip
 
 
 def _complete_kind(incomplete: str) -> list[str]:
-    return [k for k in ("pod", "node", "nodepool", "nodeclaim", "nodegroup", "buffer") if k.startswith(incomplete)]
+    kinds = ("pod", "node", "nodepool", "nodeclaim", "nodegroup", "nodeoverlay", "buffer")
+    return [k for k in kinds if k.startswith(incomplete)]
 
 
 def explain(
@@ -29,7 +31,7 @@ def explain(
         str,
         typer.Argument(
             metavar="KIND",
-            help="pod, node, nodepool, nodeclaim, nodegroup or buffer; or KIND/NAME.",
+            help="pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer; or KIND/NAME.",
             autocompletion=_complete_kind,
         ),
     ],
@@ -47,6 +49,8 @@ def explain(
 ) -> None:
     """Explain why a pod is pending, a node is kept, a NodePool or NodeClaim has no node, or a buffer isn't whole.
 
+    For a NodeOverlay: which prices and resources it sets.
+
     Prints the reason first, then changes that would help, each check with its result, and past events and decisions.
 
     For example:
@@ -56,6 +60,7 @@ def explain(
       tenon explain nodepool default
       tenon explain nodeclaim/default-x7k2p --json
       tenon explain nodegroup system
+      tenon explain nodeoverlay discount
       tenon explain buffer web -n shop
     """
     with errors_as_one_line("explain"):
@@ -63,7 +68,8 @@ def explain(
             kind, _, name = kind.partition("/")
         resource = _KINDS.get(kind.lower())
         if resource is None or not name:
-            raise UsageError(f'"{kind} {name}" is not pod, node, nodepool, nodeclaim, nodegroup or buffer with a name')
+            kinds = "pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer"
+            raise UsageError(f'"{kind} {name}" is not {kinds} with a name')
         with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
             with progress("Explaining"):
                 from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
@@ -74,6 +80,7 @@ def explain(
                     json_explanation,
                     node_claims,
                     node_groups,
+                    node_overlays,
                     node_pools,
                     nodes,
                     pods,
@@ -89,6 +96,8 @@ def explain(
                         result = nodes.explain(observed, name)
                     case "nodepool":
                         result = node_pools.explain(deciding, name)
+                    case "nodeoverlay":
+                        result = node_overlays.explain(deciding, name)
                     case "nodegroup":
                         result = node_groups.explain(deciding, name)
                     case _:

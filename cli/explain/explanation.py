@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from shared.decision_log import DecisionRecord
+    from shared.snapshot import InvalidObject
 
 _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}
 _MAX_PAST_EVENTS = 5
@@ -64,6 +65,19 @@ class Explanation:
         ]
         history = sorted([*logged, *events], key=lambda e: e.at.timestamp() if e.at else 0.0, reverse=True)
         return replace(self, history=tuple(history))
+
+
+def explain_invalid(invalid: InvalidObject, events: Iterable[PastEvent]) -> Explanation:
+    """Why an object can't be used: each problem with its field."""
+    problems = [problem.partition(": ") for problem in invalid.problems]
+    checks = tuple(Check(name=field, ok=False, detail=message) for field, _, message in problems)
+    return Explanation(
+        subject=str(invalid.ref),
+        state="is invalid",
+        reason=invalid.problems[0],
+        criterion="invalid",
+        sections=(Section(title="Validation", checks=checks),),
+    ).with_history(events)
 
 
 def show(console: Console, explanation: Explanation, *, now: datetime, notes: Iterable[str] = ()) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cli import terminal
 from cli.cluster.pricing import nodes_cost, offering_prices
 from cli.errors import UsageError
-from cli.explain.explanation import Check, Explanation, Section
+from cli.explain.explanation import Check, Explanation, Section, explain_invalid
 from cli.plan.planning import plan_launches
 from shared.api import labels as names
 from shared.api.nodepool import NODE_GROUP_KIND
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.api.nodepool import NodePool
     from shared.cloud_provider import ResolvedNodePools
-    from shared.snapshot import InvalidObject
 
 
 def explain(observed: ObservedCluster, name: str) -> Explanation:
@@ -42,21 +41,9 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         (i for i in snapshot.invalid if i.ref.name == name and i.ref.kind in {"NodePool", "Provisioner"}), None
     )
     if invalid is not None:
-        return _explain_invalid(observed, invalid)
+        return explain_invalid(invalid, observed.history.events(invalid.ref))
     pool_names = ", ".join(sorted(p.name for p in pools)) or "none"
     raise UsageError(f'there is no NodePool "{name}" (there: {pool_names})')
-
-
-def _explain_invalid(observed: ObservedCluster, invalid: InvalidObject) -> Explanation:
-    problems = [problem.partition(": ") for problem in invalid.problems]
-    checks = tuple(Check(name=field, ok=False, detail=message) for field, _, message in problems)
-    return Explanation(
-        subject=str(invalid.ref),
-        state="is invalid",
-        reason=invalid.problems[0],
-        criterion="invalid",
-        sections=(Section(title="Validation", checks=checks),),
-    ).with_history(observed.history.events(invalid.ref))
 
 
 def _explain_valid(observed: ObservedCluster, pool: NodePool) -> Explanation:

@@ -97,13 +97,16 @@ def overlaid_price(price: float, node_labels: Mapping[str, str], applied: Sequen
     ``applied`` overlays are those of :class:`OverlaidPools`, in that order. They change no prices of nodes without a
     NodePool.
     """
+    overlay = pricing_overlay(node_labels, applied)
+    return adjusted_price(price, overlay.price_change) if overlay is not None and overlay.price_change else price
+
+
+def pricing_overlay(node_labels: Mapping[str, str], applied: Sequence[NodeOverlay]) -> NodeOverlay | None:
+    """The overlay that decides the price of a node with these labels; None if none does."""
     if not applied or names.NODEPOOL not in node_labels:
-        return price
+        return None
     normalized = {names.normalize_key(key): value for key, value in node_labels.items()}
-    for overlay in applied:
-        if overlay.price_change is not None and _meets(normalized, overlay.spec.requirements):
-            return adjusted_price(price, overlay.price_change)
-    return price
+    return next((o for o in applied if o.price_change is not None and _meets(normalized, o.spec.requirements)), None)
 
 
 def node_price(
@@ -124,6 +127,25 @@ def ready_overlays(overlays: Iterable[NodeOverlay]) -> tuple[NodeOverlay, ...]:
         for o in by_precedence(overlays)
         if (ready := condition(o.status.conditions, READY)) is None or ready.status != "False"
     )
+
+
+def types_with_resource(
+    overlay: NodeOverlay,
+    resource: str,
+    types: Sequence[InstanceType],
+    pool_labels: Mapping[str, str],
+    applied: Iterable[NodeOverlay],
+) -> frozenset[str]:
+    """The instance types of a NodePool, by name, whose amount of the resource the ``applied`` overlay decides."""
+
+    def selected_by(candidate: NodeOverlay) -> frozenset[str]:
+        if not _meets_pool(pool_labels, candidate.spec.requirements):
+            return frozenset()
+        return frozenset(types[i].name for i, _ in _selected(types, candidate))
+
+    setting = [o for o in applied if resource in o.spec.capacity]
+    before = setting[: next(i for i, o in enumerate(setting) if o.name == overlay.name)]
+    return selected_by(overlay).difference(*map(selected_by, before))
 
 
 def adjusted_price(price: float, change: str) -> float:

@@ -79,3 +79,33 @@ def test_a_conflict_and_an_invalid_overlay_are_said_in_the_plan(
     assert plan["invalid"] == [
         {"object": "NodeOverlay b", "problems": ["spec.weight: -1 is not allowed; allowed is 1 to 10000"]}
     ]
+
+
+def test_an_overlay_is_explained_by_the_prices_and_resources_that_it_decides(
+    tenon: Callable[..., CommandResult], files: Callable[..., tuple[str, ...]]
+) -> None:
+    devices = manifest("devices", (TYPE, "NotIn", ["m1.large"]), capacity={"a/x": "4"})
+    fewer = manifest("fewer", (TYPE, "In", ["c1.large"]), capacity={"a/x": "2"}, weight=1)
+    conflicting = manifest("a", (TYPE, "In", ["m1.xlarge"]), price="1")
+    hidden = manifest("hidden", (TYPE, "In", ["c1.large"]), capacity={"a/x": "1"})
+    given = files(HALF, devices, fewer, conflicting, manifest("nothing", (TYPE, "In", ["x9"]), price="1"))
+
+    explained = tenon("explain", "nodeoverlay", "half", *given)
+    assert explained.lines[0] == "NodeOverlay half is applied"
+    assert explained.lines[1].strip() == "price -50%, for instance types of 1 NodePool"
+    assert "1 instance type, 6 offerings" in explained.out
+    assert "on-demand, z-c: $0.20 → $0.10/h" in explained.out
+    resources = tenon("explain", "overlay/devices", *given).out
+    assert "4 on 10 instance types" in resources  # of 12, less m1.large and what the higher weight decides
+    assert "2 on 1 instance type" in tenon("explain", "overlay/fewer", *given).out
+    assert tenon("explain", "nodeoverlay", "a", *given).lines[0] == "NodeOverlay a isn't applied"
+    assert tenon("explain", "nodeoverlay", "nothing", *given).lines[0] == "NodeOverlay nothing changes nothing"
+    assert "same weight 0 sets a/x of c1.large" in tenon("explain", "overlay/devices", *files(devices, hidden)).out
+
+    invalid = {**manifest("b"), "spec": {"requirements": [], "weight": -1}}
+    assert "spec.weight" in tenon("explain", "overlays/b", *files(invalid)).out
+    missing = tenon("explain", "nodeoverlay", "gone", *files(HALF))
+    assert (missing.code, missing.err.strip()) == (
+        2,
+        'tenon explain: there is no NodeOverlay "gone" (there: half)',
+    )
