@@ -98,7 +98,7 @@ def overlaid_price(price: float, node_labels: Mapping[str, str], applied: Sequen
     NodePool.
     """
     overlay = pricing_overlay(node_labels, applied)
-    return adjusted_price(price, overlay.price_change) if overlay is not None and overlay.price_change else price
+    return changed_price(price, overlay.price_change) if overlay is not None and overlay.price_change else price
 
 
 def pricing_overlay(node_labels: Mapping[str, str], applied: Sequence[NodeOverlay]) -> NodeOverlay | None:
@@ -148,7 +148,7 @@ def types_with_resource(
     return selected_by(overlay).difference(*map(selected_by, before))
 
 
-def adjusted_price(price: float, change: str) -> float:
+def changed_price(price: float, change: str) -> float:
     """The price in USD per hour after a valid ``price`` or ``priceAdjustment``; never below 0, and not rounded."""
     if change[0] not in "+-":
         return float(change)
@@ -239,7 +239,7 @@ class _PoolGroup:
         change = setting.decides.price_change if setting is not None else None
         if change is None:
             return offering
-        return replace(offering, price=adjusted_price(offering.price, change), list_price=offering.price)
+        return replace(offering, price=changed_price(offering.price, change), list_price=offering.price)
 
 
 def _selected(types: Sequence[InstanceType], overlay: NodeOverlay) -> Iterator[_Selected]:

@@ -17,8 +17,8 @@ from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import (
     OverlaidPools,
-    adjusted_price,
     apply_overlays,
+    changed_price,
     labels_of,
     overlaid_price,
     ready_overlays,
@@ -118,7 +118,7 @@ LIST_PRICES = {"c5.large": 8.0, "m5.2xlarge": 40.0, "m5.large": 10.0, "r5.large"
 def test_a_price_is_set_or_adjusted_by_an_amount_or_a_percentage_and_is_never_negative(
     change: str, price: float
 ) -> None:
-    assert adjusted_price(10.0, change) == pytest.approx(price, abs=1e-12)
+    assert changed_price(10.0, change) == pytest.approx(price, abs=1e-12)
 
 
 def test_the_price_of_on_demand_offerings_is_adjusted_and_that_of_others_is_not() -> None:
