@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from functions.lifecycle import (
     adoption,
     cluster_metrics,
+    commitment_status,
     free_addresses,
     garbage_collection,
     launch_times,
@@ -126,6 +127,7 @@ def _reconcile(
         current = read_snapshot(client, now=context.now, leaving=None) if outdated else snapshot
         capacity_buffer_status.write_statuses(context, without_standbys(current))
     if resolve_node_classes:
+        commitment_status.write_conditions(context, visible)
         adoption.adopt(context, snapshot)
         launch_times.remember(context, snapshot)
     if compare_with_ec2:

@@ -1,0 +1,59 @@
+"""Condition CommitmentsReady of NodePools: whether all of the account's commitments could be read.
+
+It says why prices are list prices, and doesn't affect Ready. Where commitments don't count, NodePools don't have it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api.meta import condition, with_condition
+from shared.cluster import resources, writes
+from shared.commitments.counted import counted_commitments
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from functions.lifecycle.context import ReconcileContext
+    from shared.api.meta import Condition
+    from shared.api.nodepool import NodePool
+    from shared.commitments.commitment import Commitments
+    from shared.snapshot import Snapshot
+
+COMMITMENTS_READY = "CommitmentsReady"
+
+
+def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
+    """Write the condition of every NodePool that has another."""
+    commitments = counted_commitments(context.settings, context.settings.catalog_bucket)
+    for pool in snapshot.node_pools:
+        if conditions(pool, commitments, now=context.now) != pool.status.conditions:
+            context.attempt(pool.ref, partial(_write, context, pool, commitments))
+
+
+def conditions(pool: NodePool, commitments: Commitments | None, *, now: datetime) -> list[Condition]:
+    """The NodePool's conditions with CommitmentsReady; without it where commitments don't count (None)."""
+    before = pool.status.conditions
+    if commitments is None:
+        return [c for c in before if c.type != COMMITMENTS_READY] if condition(before, COMMITMENTS_READY) else before
+    return with_condition(
+        before,
+        COMMITMENTS_READY,
+        status=not commitments.problem,
+        reason="CommitmentsNotRead" if commitments.problem else "CommitmentsRead",
+        message=commitments.problem,
+        now=now,
+        generation=pool.metadata.generation,
+    )
+
+
+def _write(context: ReconcileContext, pool: NodePool, commitments: Commitments | None) -> None:
+    def change(current: NodePool) -> NodePool:
+        return replace(
+            current, status=replace(current.status, conditions=conditions(current, commitments, now=context.now))
+        )
+
+    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
