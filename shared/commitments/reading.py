@@ -22,7 +22,7 @@ from shared.api import labels
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -60,14 +60,14 @@ def read(previous: Commitments | None, *, region: str, now: datetime) -> Commitm
     reserved = _attempt(
         "Reserved Instances",
         "ec2:DescribeReservedInstances",
-        lambda: ec2.describe_reserved_instances(Filters=[{"Name": "state", "Values": ["active"]}]),
+        lambda: _described_reserved_instances(ec2),
         problems,
     )
     plans = _attempt("Savings Plans", "savingsplans:DescribeSavingsPlans", _described_plans, problems)
     known = {plan.id: plan.rates for plan in previous.plans if plan.rates} if previous is not None else {}
     return Commitments(
         fetched_at=now,
-        reserved=reserved_instances(reserved["ReservedInstances"] if reserved else (), now=now, problems=problems),
+        reserved=reserved_instances(reserved or (), now=now, problems=problems),
         plans=_with_rates(
             savings_plans(plans or (), region=region, now=now, problems=problems), known, region, problems
         ),
@@ -260,6 +260,11 @@ def _savings_plan(described: Mapping[str, Any], *, region: str, now: datetime) -
         rates={},
         ends=ends,
     )
+
+
+def _described_reserved_instances(ec2: EC2Client) -> Sequence[Mapping[str, Any]]:
+    active = ec2.describe_reserved_instances(Filters=[{"Name": "state", "Values": ["active"]}])
+    return active.get("ReservedInstances", [])
 
 
 def _described_plans() -> list[Mapping[str, Any]]:
