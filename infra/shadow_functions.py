@@ -8,7 +8,7 @@ from constructs import Construct
 
 from functions.shadow.settings import pack
 from infra import function_sizes
-from infra.functions import commitment_values, make_function, variables
+from infra.functions import make_function, variables
 from infra.permission_scope import ReadScope
 from infra.shadow_permissions import shadow_statements
 
@@ -29,13 +29,12 @@ class ShadowFunctions(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self.by_name: dict[str, lambda_.Function] = {}
-        on = ReadScope(cluster=options.cluster, scope=self, catalog=catalog, commitments=options.commitments)
+        on = ReadScope(cluster=options.cluster, scope=self, catalog=catalog)
         values = {
             "cluster_name": options.cluster,
             "catalog_bucket": catalog.bucket_name,
             "shadow_interval": str(options.shadow_interval),
             "shadow_pools": pack([dict(o) for o in options.shadow_pools]) if options.shadow_pools else "",
-            **commitment_values(options),
         }
         for name in options.functions:
             self.by_name[name], role, _ = make_function(

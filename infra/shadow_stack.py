@@ -21,7 +21,7 @@ from constructs import Construct
 from infra import cluster_manifests, function_sizes, resource_names
 from infra.acknowledgments import acknowledge_shadow
 from infra.alarms import MAX_NAME_LENGTH, RUNBOOK, unwell_metric
-from infra.event_rules import add_schedule, refreshes
+from infra.event_rules import REFRESHES, add_schedule
 from infra.shadow_functions import ShadowFunctions
 from infra.storage import SHADOW_DAYS, catalog_bucket
 from shared import metrics
@@ -111,7 +111,7 @@ class _Schedules(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self._cluster = options.cluster
-        for data, rate in refreshes(options).items():
+        for data, rate in REFRESHES.items():
             event = events.RuleTargetInput.from_object({"refresh": data})
             self._schedule(f"Refresh{data.capitalize()}", rate, functions[function_sizes.CATALOG], event)
         every = Duration.minutes(options.shadow_interval)

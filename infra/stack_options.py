@@ -282,11 +282,13 @@ def _bus(context: Mapping[str, object]) -> str:
 _SHARE = re.compile(r"0|1(\.0+)?|0?\.\d{1,6}")
 
 
-def _commitment_share(context: Mapping[str, object], *, commitments: bool) -> str:
-    text = str(context.get("commitmentShare", ""))
+def _commitments(context: Mapping[str, object], *, shadow: bool) -> dict[str, Any]:
+    commitments, text = _one_of(context, "commitments", "off", "on") == "on", str(context.get("commitmentShare", ""))
+    if commitments and shadow:
+        raise OptionError("-c commitments=on: not together with -c mode=shadow, which compares list prices")
     if text and not (commitments and _SHARE.fullmatch(text)):
         raise OptionError(f"-c commitmentShare={text}: must be a number from 0 to 1, and only with -c commitments=on")
-    return text
+    return {"commitments": commitments, "commitment_share": text}
 
 
 def _shadow_interval(context: Mapping[str, object]) -> int:
@@ -346,7 +348,6 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     planned_pods = _one_of(context, "plannedPods", "nominated", "off")
     standby = _one_of(context, "standby", "off", "on")
     node_groups = _one_of(context, "nodeGroups", "off", "on")
-    commitments = _one_of(context, "commitments", "off", "on") == "on"
     shadow = _one_of(context, "mode", "active", "shadow") == "shadow"
     subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
     if bool(subnets) != bool(security_groups):
@@ -391,8 +392,7 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
         buffer_event_bus=_bus(context),
         standby=standby == "on",
         node_groups=node_groups == "on",
-        commitments=commitments,
-        commitment_share=_commitment_share(context, commitments=commitments),
+        **_commitments(context, shadow=shadow),
         shadow=shadow,
         shadow_interval=_shadow_interval(context),
         shadow_pools=_shadow_pools(context),

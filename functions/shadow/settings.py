@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from shared.settings import CommitmentSettings
+from shared.settings import Settings
 
 
-class ShadowSettings(CommitmentSettings, frozen=True, kw_only=True):
+class ShadowSettings(Settings, frozen=True, kw_only=True):
     """The bucket of the catalog and the record, the minutes between two runs, and the NodePools to decide with.
 
     ``shadow_pools`` are NodePools and node classes (:func:`pack`); empty: the cluster's own.

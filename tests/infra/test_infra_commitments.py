@@ -8,7 +8,6 @@ import pytest
 
 from infra import assembly, bundling, function_sizes, stack_options
 from infra.fleet_stack import FleetStack
-from infra.shadow_stack import ShadowStack
 from infra.stack import TenonStack
 from infra.stack_options import OptionError
 from shared import settings
@@ -108,21 +107,12 @@ def test_the_clusters_of_a_fleet_share_one_reading() -> None:
         assert set(variables(template)) == COUNTING - {function_sizes.CATALOG}
 
 
-def test_shadow_mode_reads_commitments_too() -> None:
-    template = templates(mode="shadow")["tenon-demo"]
-    assert granted(template) == {"catalog": ACTIONS}
-    assert variables(template) == {"catalog": ("on", ""), "shadow": ("on", "")}
-    assert "commitments" in refreshes(template)
-
-
 def test_every_finding_of_cdk_nag_is_acknowledged(tmp_path: Path) -> None:
     app = checked_app(tmp_path)
     code = {name: str(path) for name, path in bundling.bundles(assembly.CHECKOUT, mode="source").items()}
     options = stack_options.parse({"fleet": "prod", "commitments": "on"}, cluster="demo")
     FleetStack(app, options=options, clusters=("demo",), code=code[function_sizes.CATALOG])
     TenonStack(app, options=stack_options.parse({"commitments": "on"}, cluster="blue"), code=code)
-    options = stack_options.parse({"commitments": "on", "mode": "shadow"}, cluster="green")
-    ShadowStack(app, options=options, code=code)
     assert not findings(app)
 
 
@@ -140,6 +130,7 @@ def test_a_share_is_a_number_from_0_to_1(share: str) -> None:
         ({"commitments": "on", "commitmentShare": "-1"}, "-c commitmentShare=-1: must be a number from 0 to 1"),
         ({"commitments": "on", "commitmentShare": "half"}, "-c commitmentShare=half: must be a number from 0 to 1"),
         ({"commitments": "on", "commitmentShare": "nan"}, "-c commitmentShare=nan: must be a number from 0 to 1"),
+        ({"commitments": "on", "mode": "shadow"}, "-c commitments=on: not together with -c mode=shadow"),
         ({"commitmentShare": "0.5"}, "-c commitmentShare=0.5: must be .* only with -c commitments=on"),
     ],
 )
