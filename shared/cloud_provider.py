@@ -47,7 +47,8 @@ class ResolvedNodePools(Struct, kw_only=True):
 
     NodePools ``on_trial`` launch one NodeClaim at a time, because the last machine that they launched failed to join;
     all of them together with ``trial_in_cluster``. ``spot_options`` are those of NodePools that state any.
-    ``short_zones`` say why zones of NodePools aren't offered: sentences about their subnets.
+    ``short_zones`` say why zones of NodePools aren't offered: sentences about their subnets. ``volume_prices`` are USD
+    per hour of a node's volumes, as the offerings have them.
 
     The node classes have the current status and, for Provisioners, the Provisioner's own kubelet settings.
     ``coverage`` says what commitments pay of the cluster's nodes; None where they don't count.
@@ -62,6 +63,7 @@ class ResolvedNodePools(Struct, kw_only=True):
     trial_in_cluster: bool = False
     spot_options: Mapping[str, SpotOptions] = {}
     short_zones: Mapping[str, tuple[str, ...]] = {}
+    volume_prices: Mapping[str, float] = {}
     coverage: OwnCoverage | None = None
     overlays: tuple[NodeOverlay, ...] = ()
     overlay_conflicts: Mapping[str, str] = {}

@@ -113,6 +113,10 @@ def _new_nodes(console: Console, plan: Plan) -> None:
         )  # fmt: skip
     console.print(table)
     _more(console, len(rows))
+    volumes = sum(claim.cheapest.volume_price for claim in claims)
+    if volumes:
+        text = f"  volumes: {terminal.usd(volumes)}/h more, which decisions count"
+        console.print(text, style=terminal.QUIET)
     if line := decision_output.chunks_line(plan.launches):
         console.print(f"  {line}", style=terminal.QUIET)
 

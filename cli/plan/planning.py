@@ -62,7 +62,7 @@ class DisruptionPlan:
 
     @property
     def savings(self) -> float:
-        """USD per hour of all actions."""
+        """USD per hour of all actions, in the prices that decisions compare."""
         return sum(a.savings for a in self.actions)
 
     @property
@@ -98,10 +98,11 @@ class Plan:
         return sum(c.cheapest.price for c in self.launches.new_node_claims)
 
     def cost_after(self, prices: Prices) -> float:
-        """USD per hour after launches and disruption."""
-        lost = set(self.lost)
-        lost_cost, _ = nodes_cost((n for n in self.snapshot.nodes if n.metadata.name in lost), prices)
-        return self.cost_before - lost_cost + self.launch_cost - self.disruption.savings
+        """USD per hour of nodes after launches and disruption; savings of disruption count more than their prices."""
+        gone = {*self.lost, *self.disruption.nodes}
+        gone_cost, _ = nodes_cost((n for n in self.snapshot.nodes if n.metadata.name in gone), prices)
+        replacements = sum(c.cheapest.price for a in self.disruption.actions for c in a.replacements)
+        return self.cost_before - gone_cost + self.launch_cost + replacements
 
 
 def make_plan(

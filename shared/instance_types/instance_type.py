@@ -39,7 +39,8 @@ class Offering:
 
     ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case.
     ``adjusted_price`` is what decisions compare instead, where that differs: what a commitment has paid already costs
-    nothing more. ``labels`` are those of this offering only, such as a capacity reservation's id.
+    nothing more. ``volume_price`` is that of the node's volumes, which come with each node. ``labels`` are those of
+    this offering only, such as a capacity reservation's id.
     """
 
     zone: str
@@ -49,11 +50,17 @@ class Offering:
     labels: Mapping[str, str] = field(default_factory=dict)
     adjusted_price: float | None = None
     list_price: float | None = None
+    volume_price: float = 0.0
+
+    @property
+    def instance_price(self) -> float:
+        """USD per hour of the instance alone, as decisions compare it."""
+        return self.price if self.adjusted_price is None else self.adjusted_price
 
     @property
     def effective_price(self) -> float:
-        """USD per hour that decisions compare."""
-        return self.price if self.adjusted_price is None else self.adjusted_price
+        """USD per hour that decisions compare: of the instance and its volumes."""
+        return self.instance_price + self.volume_price
 
     @property
     def has_overlaid_price(self) -> bool:

@@ -54,7 +54,7 @@ def _with_factors(types: tuple[InstanceType, ...], factors: Mapping[Pool, float]
         factor = factors.get((instance_type, offering.zone), 1.0)
         if offering.capacity_type != labels.SPOT or factor <= 1:
             return offering
-        return replace(offering, adjusted_price=offering.effective_price * factor)
+        return replace(offering, adjusted_price=offering.instance_price * factor)
 
     return tuple(
         replace(t, offerings=tuple(risked(t.name, o) for o in t.offerings)) if t.name in risky else t for t in types

@@ -24,6 +24,7 @@ from shared.instance_types.provider import list_instance_types
 from shared.instance_types.spot_price_limit import within_spot_price_share
 from shared.instance_types.spot_risk import with_spot_risk
 from shared.instance_types.unoffered_zones import without_zones
+from shared.instance_types.volume_price import volume_gib, volume_price, with_volume_price
 from shared.launch.node_class.free_addresses import short_zones
 from shared.launch.node_class.status import resolve
 from shared.struct import Struct
@@ -169,6 +170,7 @@ def node_pools_by_status(
     instance_types: dict[str, tuple[InstanceType, ...]] = {}
     not_ready: dict[str, str] = {}
     node_classes: dict[str, EC2NodeClass] = {}
+    volume_prices: dict[str, float] = {}
     spot_options_by_pool: dict[str, SpotOptions] = {}
     short_zones_by_pool: dict[str, Mapping[str, tuple[ShortSubnet, ...]]] = {}
     by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
@@ -194,10 +196,12 @@ def node_pools_by_status(
         if zones := short_zones(allowed_subnets(pool, node_class), short_subnets):
             short_zones_by_pool[pool.name] = zones
         node_classes[pool.name] = node_class
+        volume_prices[pool.name] = volume_price(volume_gib(node_class), catalog.region)
     resolved = ResolvedNodePools(
         instance_types=instance_types,
         not_ready=not_ready,
         node_classes=node_classes,
+        volume_prices=volume_prices,
         spot_options={name: options for name, options in spot_options_by_pool.items() if options != DEFAULT},
         short_zones={
             name: tuple(str(subnet) for short in zones.values() for subnet in short)
@@ -221,14 +225,15 @@ def _without_short_zones(resolved: ResolvedNodePools, zones: Mapping[str, Collec
 
 
 def _with_adjusted_prices(resolved: ResolvedNodePools, rates: Mapping[Pool, float]) -> ResolvedNodePools:
-    """The same with the risk of spot pools in effective prices, and without spot offerings that save too little."""
-    risked: dict[int, tuple[InstanceType, ...]] = {}
+    """The same with spot pools' risk and nodes' volumes in effective prices, without spot that saves too little."""
+    priced: dict[int, tuple[InstanceType, ...]] = {}
     instance_types: dict[str, tuple[InstanceType, ...]] = {}
     for name, types in resolved.instance_types.items():
-        if id(types) not in risked:
-            risked[id(types)] = with_spot_risk(types, rates, slot=name)
+        if id(types) not in priced:
+            risky = with_spot_risk(types, rates, slot=name)
+            priced[id(types)] = with_volume_price(risky, resolved.volume_prices.get(name, 0.0), slot=name)
         share = resolved.spot_options.get(name, DEFAULT).max_price_share
-        instance_types[name] = within_spot_price_share(risked[id(types)], share, slot=name)
+        instance_types[name] = within_spot_price_share(priced[id(types)], share, slot=name)
     return msgspec.structs.replace(resolved, instance_types=instance_types)
 
 

@@ -26,6 +26,7 @@ from shared.api.nodepool import (
 )
 from shared.api.quantity import NODES, format_resources
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.volume_price import volume_price
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import Decision
     from shared.snapshot import Snapshot
 
+DEFAULT_GIB = 20
+"""The volume of a group's node, as EKS creates it by default; the real size isn't known here."""
 DEFAULT_WEIGHT = 1
 """The weight of a NodePool without one: groups and NodePools are equal, and the cheaper one grows."""
 
@@ -130,8 +133,10 @@ def instance_types(pool: GroupPool) -> tuple[InstanceType, ...]:
     node = pool.node
     shared = {key: value for key, value in node.labels.items() if key in names.WELL_KNOWN and key not in _OF_OFFERINGS}
     capacity_type = node.labels.get(names.CAPACITY_TYPE, "")
+    volumes = volume_price(DEFAULT_GIB, node.labels.get(names.REGION, ""))
     offerings = tuple(
-        Offering(zone=zone, capacity_type=capacity_type, price=node.price or 0.0) for zone in next_zones(pool.group)
+        Offering(zone=zone, capacity_type=capacity_type, price=node.price or 0.0, volume_price=volumes)
+        for zone in next_zones(pool.group)
     )
     return (
         InstanceType(

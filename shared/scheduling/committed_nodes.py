@@ -124,7 +124,7 @@ class CommittedPlanner(Struct, kw_only=True, eq=False):
             return None
         share = left.uncovered_share((cheapest.instance_type, cheapest.zone))
         offerings = self._allowed_offerings(claim)
-        alternative = min((o.effective_price for own in offerings.values() for o in own), default=0.0)
+        alternative = min((o.instance_price for own in offerings.values() for o in own), default=0.0)
         if share >= 1 or cheapest.price * share > alternative:
             return None
         return self._narrowed(claim, offerings, left, share)
@@ -204,7 +204,7 @@ def _priced(instance_type: InstanceType, unused: Balance) -> InstanceType:
     if all(share >= 1 for share in shares.values()):
         return instance_type
     offerings = tuple(
-        with_fields(o, adjusted_price=_left_to_pay(o.effective_price, shares[o.zone]))
+        with_fields(o, adjusted_price=_left_to_pay(o.instance_price, shares[o.zone]))
         if o.capacity_type == ON_DEMAND and shares[o.zone] < 1
         else o
         for o in instance_type.offerings

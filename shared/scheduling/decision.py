@@ -56,11 +56,12 @@ class CheapestOffering(Struct, kw_only=True):
     capacity_type: str
     price: float
     adjusted_price: float | None = None
+    volume_price: float = 0.0
 
     @property
     def effective_price(self) -> float:
         """USD per hour that decisions compare."""
-        return self.price if self.adjusted_price is None else self.adjusted_price
+        return (self.price if self.adjusted_price is None else self.adjusted_price) + self.volume_price
 
 
 class PlannedNodeClaim(Struct, kw_only=True):

@@ -115,10 +115,10 @@ def _shared_fields(
     prices = np.where(bin_.offerings, launch_options.price[int(listed[0])], np.inf)
     key = launch_options.offerings[int(prices.argmin())]
     offering = dict(key)
+    position = int(launch_options.type_of[int(listed[0])]), instance_types.offerings.index(key)
+    charged, volume_price = float(instance_types.charged[position]), float(instance_types.volume_price[position])
     effective_price = float(prices.min() / launch_options.penalty[int(listed[0])])
-    charged = float(
-        instance_types.charged[int(launch_options.type_of[int(listed[0])]), instance_types.offerings.index(key)]
-    )
+    adjusted_price = max(0.0, effective_price - volume_price)
     return _SharedFields(
         instance_types=names,
         requirements=tuple(node_selector_requirements(requirements, template.stated_min_values)),
@@ -128,7 +128,8 @@ def _shared_fields(
             zone=offering[ZONE],
             capacity_type=offering.get(CAPACITY_TYPE, ""),
             price=charged,
-            adjusted_price=None if isclose(effective_price, charged, rel_tol=1e-12) else effective_price,
+            adjusted_price=None if isclose(adjusted_price, charged, rel_tol=1e-9) else adjusted_price,
+            volume_price=volume_price,
         ),
         daemon_requests=launch_options.daemon_requests[listed].max(0),
     )

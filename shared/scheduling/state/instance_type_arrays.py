@@ -64,7 +64,8 @@ class InstanceTypeArrays(Struct, eq=False, kw_only=True):
     """Instance types in order of name. Resources are exact integers.
 
     ``price`` is the effective price: instance types x offerings in USD per hour, inf where unavailable; ``offered``
-    includes unavailable offerings. ``charged`` is what AWS charges for the offering of that effective price.
+    includes unavailable offerings. ``charged`` is what AWS charges for the offering of that effective price,
+    and ``volume_price`` the part of it that the node's volumes cost.
     """
 
     names: tuple[str, ...]
@@ -73,6 +74,7 @@ class InstanceTypeArrays(Struct, eq=False, kw_only=True):
     capacity: Ints
     price: NDArray[np.float64]
     charged: NDArray[np.float64]
+    volume_price: NDArray[np.float64]
     offered: Bools
     offerings: tuple[OfferingKey, ...]
     type_columns: dict[str, LabelColumn]
@@ -133,7 +135,7 @@ def instance_type_arrays(types: tuple[InstanceType, ...]) -> InstanceTypeArrays:
 def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
     types = sorted(unordered, key=lambda t: t.name)
     resources = tuple(sorted({r for t in types for r in t.capacity}))
-    offerings, offered, price, charged = _offerings(types)
+    offerings, offered, price, charged, volume_price = _offerings(types)
     labels = [_labels(t) for t in types]
     os = tuple(frozenset(own.pop(OS).split(",")) if OS in own else frozenset() for own in labels)
     offering_keys = {k for key in offerings for k, _ in key}
@@ -145,6 +147,7 @@ def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
         capacity=_amounts([t.capacity for t in types], resources),
         price=price,
         charged=charged,
+        volume_price=volume_price,
         offered=offered,
         offerings=offerings,
         type_columns=label_columns(labels, type_keys),
@@ -171,20 +174,22 @@ def _amounts(amounts_by_type: list[Resources], resources: tuple[str, ...]) -> In
 
 def _offerings(
     types: list[InstanceType],
-) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64], NDArray[np.float64]]:
-    """All distinct offerings, and by instance type and offering whether it exists, its effective price and price."""
+) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """All distinct offerings, and by instance type and offering whether it exists, and its prices."""
     keyed = [(i, _offering_key(offering), offering) for i, t in enumerate(types) for offering in t.offerings]
     offerings = tuple(sorted({key for _, key, _ in keyed}))
     index = {key: j for j, key in enumerate(offerings)}
     price = np.full((len(types), len(offerings)), np.inf)
     charged = price.copy()
+    volume_price = np.zeros(price.shape)
     offered = np.zeros(price.shape, np.bool_)
     for i, key, offering in keyed:
         j = index[key]
         offered[i, j] = True
         if offering.available and offering.effective_price < price[i, j]:
             price[i, j], charged[i, j] = offering.effective_price, offering.price
-    return offerings, offered, price, charged
+            volume_price[i, j] = offering.volume_price
+    return offerings, offered, price, charged, volume_price
 
 
 def _offering_key(offering: Offering) -> OfferingKey:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -140,6 +141,9 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
         == 7
     )
     assert {c["cheapest"]["capacityType"] for c in plain["launches"]["nodeClaims"]} == {"spot"}
+    shown = desk.tenon("plan", "--what-if", "deployment/inflate=12").out
+    assert re.search(r"volumes: \$0\.\d+/h more, which decisions count", shown)
+    assert re.search(r"volumes +\$0\.\d+/h a node", desk.tenon("explain", "nodepool", "default").out)
     lost = desk.tenon("plan", "--without", "spot")
     assert lost.code == 0, lost.err
     assert "Can't schedule 5 pods" in lost.out

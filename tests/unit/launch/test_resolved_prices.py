@@ -1,0 +1,79 @@
+"""What NodePools can launch has the prices that decisions compare: of the instance, and of the class's volumes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from bench import consolidation as sample
+from shared.api.meta import Condition, ObjectMeta
+from shared.api.nodeclass import (
+    READY,
+    BlockDevice,
+    BlockDeviceMapping,
+    EC2NodeClass,
+    EC2NodeClassSpec,
+    EC2NodeClassStatus,
+    ResolvedSubnet,
+)
+from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+from shared.launch.resolved_node_pools import node_pools_by_status
+
+NOW = datetime(2026, 11, 24, tzinfo=UTC)
+CATALOG = InstanceTypeCatalog(
+    region="us-east-1",
+    types_at=NOW,
+    prices_at=NOW,
+    hardware=(
+        Hardware(
+            name="m5.large",
+            arch="amd64",
+            vcpus=2,
+            memory_mib=8192,
+            interfaces=3,
+            addresses=10,
+            capacity_types=("on-demand", "spot"),
+        ),
+    ),
+    on_demand={"m5.large": 0.096},
+    spot={"m5.large": {"us-east-1a": 0.04}},
+    offered={"m5.large": ("us-east-1a",)},
+    zones={"us-east-1a": ""},
+)
+
+
+def node_class(name: str, size: str) -> EC2NodeClass:
+    volume = BlockDeviceMapping(device_name="/dev/xvda", ebs=BlockDevice(volume_size=size))
+    status = EC2NodeClassStatus(
+        subnets=[ResolvedSubnet(id="subnet-a", zone="us-east-1a")],
+        conditions=[Condition(type=READY, status="True", reason=READY)],
+    )
+    return EC2NodeClass(
+        metadata=ObjectMeta(name=name), spec=EC2NodeClassSpec(block_device_mappings=[volume]), status=status
+    )
+
+
+def test_volumes_and_interruptions_are_in_the_effective_price_of_each_nodepool() -> None:
+    pools = []
+    for name in ("small", "large"):
+        base = sample.pool()
+        spec = base.spec.template.spec
+        spec = replace(spec, node_class_ref=replace(spec.node_class_ref, name=name))
+        template = replace(base.spec.template, spec=spec)
+        pools.append(
+            replace(base, metadata=replace(base.metadata, name=name), spec=replace(base.spec, template=template))
+        )
+    classes = [node_class("small", "20Gi"), node_class("large", "730Gi")]
+    rates = {("m5.large", "us-east-1a"): 0.1}
+    resolved = node_pools_by_status(pools, classes, CATALOG, unavailable=(), interruption_rates=rates)
+    assert resolved.volume_prices == {"small": pytest.approx(20 * 0.08 / 730), "large": pytest.approx(0.08)}
+    for pool, volumes in resolved.volume_prices.items():
+        (instance_type,) = resolved.instance_types[pool]
+        on_demand, spot = sorted(instance_type.offerings, key=lambda o: o.capacity_type)
+        assert (on_demand.price, spot.price) == (0.096, 0.04)
+        assert on_demand.effective_price == pytest.approx(0.096 + volumes)
+        assert spot.effective_price == pytest.approx(0.04 * 1.2165 + volumes, rel=1e-4)
+    again = node_pools_by_status(pools, classes, CATALOG, unavailable=(), interruption_rates=rates)
+    assert all(again.instance_types[pool] is resolved.instance_types[pool] for pool in ("small", "large"))
