@@ -143,3 +143,12 @@ def test_pods_get_nodes_for_a_resource_that_only_an_overlay_knows_and_run_when_i
     world.run_until(lambda: running(world) == 3, limit=3 * MINUTE)
     assert len(world.claims()) == 2
     assert not world.failures()
+
+
+def test_a_cluster_without_the_kind_works(world: World) -> None:
+    world.store.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "nodeoverlays.karpenter.sh")
+    start(world)
+    world.run_until(lambda: running(world) == 1)
+    world.run_for(2 * MINUTE)
+    assert types_of_nodes(world) == [CHEAPEST]
+    assert not world.failures()
