@@ -1,4 +1,4 @@
-"""NodePools and NodeClaims that API servers admit or refuse by the definitions' rules, as Karpenter's v1 ones do.
+"""NodePools, NodeClaims and NodeOverlays that API servers admit or refuse by the definitions' rules, as Karpenter's do.
 
 The embedded API server and a real one are asked the same. Names say which rule a refused object breaks.
 """
@@ -35,6 +35,16 @@ def claim(*requirements: Raw) -> Raw:
         "kind": "NodeClaim",
         "metadata": {"name": "case"},
         "spec": pool(*requirements)["spec"]["template"]["spec"],
+    }
+
+
+def overlay(*requirements: Raw, **spec: Any) -> Raw:  # noqa: ANN401 - any of its fields
+    """A NodeOverlay with these requirements and other fields of its spec."""
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "case"},
+        "spec": {"requirements": list(requirements), **spec},
     }
 
 
@@ -92,6 +102,16 @@ REFUSED: dict[str, Raw] = {
     **{f"NodeClaim: requirement {k}": claim(required(k, "Exists")) for k in _BAD_KEYS},
     **{f"NodePool: {name}": pool(requirement) for name, requirement in _BAD_REQUIREMENTS.items()},
     **{f"NodeClaim: {name}": claim(requirement) for name, requirement in _BAD_REQUIREMENTS.items()},
+    **{f"NodeOverlay: requirement {k}": overlay(required(k, "Exists")) for k in _BAD_KEYS},
+    "NodeOverlay: In without values": overlay(required(TYPE, "In")),
+    "NodeOverlay: NotIn without values": overlay(required(TYPE, "NotIn")),
+    "NodeOverlay: Gt of a word": overlay(required("karpenter.k8s.aws/instance-cpu", "Gt", "many")),
+    "NodeOverlay: price and priceAdjustment": overlay(price="1", priceAdjustment="+1"),
+    "NodeOverlay: a price below 0": overlay(price="-1"),
+    "NodeOverlay: an adjustment without a sign": overlay(priceAdjustment="10%"),
+    "NodeOverlay: an adjustment below -100%": overlay(priceAdjustment="-101%"),
+    "NodeOverlay: cpu": overlay(capacity={"cpu": "1"}),
+    "NodeOverlay: weight 0": overlay(weight=0),
     "NodePool: replicas with a limit of cpu": pool(replicas=1, limits={"cpu": "1"}),
     "NodePool: replicas with a weight": pool(replicas=1, weight=5),
     "NodePool: a schedule without a duration": pool(
@@ -106,6 +126,14 @@ ADMITTED: dict[str, Raw] = {
     "NodeClaim: its NodePool": claim(required("karpenter.sh/nodepool", "In", "default")),
     **{f"NodePool: {name}": pool(requirement) for name, requirement in _GOOD_REQUIREMENTS.items()},
     **{f"NodeClaim: {name}": claim(requirement) for name, requirement in _GOOD_REQUIREMENTS.items()},
+    **{f"NodeOverlay: requirement {key}": overlay(required(key, "Exists")) for key in _GOOD_KEYS},
+    "NodeOverlay: its NodePool": overlay(required("karpenter.sh/nodepool", "In", "default"), price="0.5"),
+    "NodeOverlay: all fields": overlay(
+        required("karpenter.k8s.aws/instance-cpu", "Gte", "8"),
+        priceAdjustment="-15.5%",
+        capacity={"nvidia.com/gpu": 4, "hugepages-2Mi": "100Mi"},
+        weight=10_000,
+    ),
     "NodePool: replicas with a limit of nodes": pool(replicas=1, limits={"nodes": "3"}),
     "NodePool: a hundred labels": pool(labels={f"example.com/{n}": "x" for n in range(100)}),
 }
