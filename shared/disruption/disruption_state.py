@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.commitments.coverage import OwnCoverage
     from shared.disruption.command import MethodResult
     from shared.disruption.savings_evidence import SavingsEvidence
-    from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.instance_type import InstanceType, Offering
     from shared.snapshot import Snapshot
 
 
@@ -124,9 +124,9 @@ class DisruptionState:
         return PodDisruptionBudgets(self.snapshot.pod_disruption_budgets)
 
     @cached_property
-    def _prices(self) -> Mapping[tuple[str, str, str, str], float]:
+    def _offerings(self) -> Mapping[tuple[str, str, str, str], Offering]:
         return {
-            (pool, t.name, o.zone, o.capacity_type): o.effective_price
+            (pool, t.name, o.zone, o.capacity_type): o
             for pool, types in self.instance_types.items()
             for t in types
             for o in t.offerings
@@ -140,10 +140,11 @@ class DisruptionState:
         labels = claim.metadata.labels
         keys = names.NODEPOOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE
         pool, instance_type, zone, capacity_type = (labels.get(key, "") for key in keys)
-        price = self._prices.get((pool, instance_type, zone, capacity_type))
-        if price is None or self.coverage is None:
-            return price
-        return price * self.coverage.uncovered_shares.get(claim.name, 1.0)
+        offering = self._offerings.get((pool, instance_type, zone, capacity_type))
+        if offering is None or self.coverage is None:
+            return None if offering is None else offering.effective_price
+        uncovered = self.coverage.uncovered_shares.get(claim.name, 1.0)
+        return offering.instance_price * uncovered + offering.volume_price
 
     def unused_without(self, claims: Collection[str]) -> Balance | None:
         """What is left of commitments once the nodes of these claims, and those being disrupted, are gone."""

@@ -35,8 +35,6 @@ REPLACEMENT_OVERLAP = timedelta(minutes=3)
 MIN_BALANCED_RATIO = 0.5
 """``consolidationPolicy: Balanced``: the share of the pools' price that is saved must be at least half the share of
 their disruption cost that is spent. Source: Karpenter's Balanced policy."""
-_PAID = 1e-5
-"""USD per hour, below which a node's price only keeps the order of instance types."""
 _HOUR = timedelta(hours=1)
 MAX_TIME_UNTIL_SAVINGS = timedelta(days=1)
 
@@ -124,8 +122,6 @@ class ConsolidationOption:
 
     def _rule_violation(self) -> str:
         """The rule that forbids the option; empty when none does."""
-        if self.price < _PAID:
-            return "nothing is saved: a commitment or a capacity reservation pays for it anyway"
         if self.savings <= 0:
             return f"replacements cost ${self.replacement_price:.4f}/h, which is not less than ${self.price:.4f}/h"
         if self.replacement_price and self.savings < MIN_PRICE_IMPROVEMENT * self.price:

@@ -54,7 +54,7 @@ class CommittedPlanner(Struct, kw_only=True, eq=False):
         by_key = {pod.key: pod for pod in pods}
         first = self.plan(state_nodes, by_key.values(), covered_types)
         kept, rest = self._keep(first.node_claims)
-        if all(claim.cheapest.adjusted_price is None for claim in rest):
+        if not any(_is_planned_as_covered(claim) for claim in rest):
             return replace(first, node_claims=(*kept, *rest))
         left_over = [by_key[key] for claim in rest for key in claim.pods]
         unplaced = [by_key[key] for key in first.errors if key in by_key]
@@ -210,6 +210,10 @@ def _priced(instance_type: InstanceType, unused: Balance) -> InstanceType:
         for o in instance_type.offerings
     )
     return with_fields(instance_type, offerings=offerings)
+
+
+def _is_planned_as_covered(claim: PlannedNodeClaim) -> bool:
+    return claim.cheapest.capacity_type == ON_DEMAND and claim.cheapest.adjusted_price is not None
 
 
 def _left_to_pay(price: float, uncovered_share: float) -> float:
