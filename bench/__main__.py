@@ -23,6 +23,7 @@ MODULES = (
     "consolidation",
     "steady_load",
     "scale_in",
+    "month",
     "node_groups",
     "interruptions",
     "bundles",
