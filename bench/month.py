@@ -173,7 +173,7 @@ def run() -> list[dict[str, str]]:
     rows = []
     for load, by_seed in _saved().items():
         days = ", ".join(sorted({f"{s['days']:g}" for s in by_seed.values()}))
-        how = f"{days} days, seed {', '.join(by_seed)}; `python -m bench.month --save`"
+        how = f"{days} days, seed {', '.join(by_seed)}; `python -m bench.month --save --days {days}`"
         rows += [{**row, "measurement": f"{load}: {row['measurement']}", "method": how} for row in _rows(by_seed)]
     return rows
 
@@ -186,7 +186,7 @@ def _rows(by_seed: Mapping[str, Any]) -> list[dict[str, str]]:
 
     return [
         {
-            "measurement": "dollars of a month, relative to greedy",
+            "measurement": "dollars, relative to greedy",
             "target": f"at most {COST_TARGET:.0%}",
             "result": joined(
                 [f"{t['dollars'] / g['dollars']:.1%} (${t['dollars']:.0f} to ${g['dollars']:.0f})" for t, g, _ in pairs]
