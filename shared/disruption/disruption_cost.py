@@ -15,8 +15,10 @@ from shared.api.labels import POD_DELETION_COST
 if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
 
-RESTART_COST = 0.02
-"""USD that a restart costs even for the smallest pod. Tenon's figure: bench/steady_load.py measures its effect."""
+RESTART_COST = 0.01
+"""USD that a planned restart costs even for the smallest pod. Tenon's figure: bench/month.py measures its effect."""
+INTERRUPTION_RESTART_COST = 0.02
+"""The same for a restart by an interruption: a pod may wait until a node has booted. Tenon's figure."""
 LOST_WORK_HOURS = 10 / 60
 """Hours of a pod's resources that a restart loses: ten minutes. Tenon's figure."""
 _MIN_EVICTION_COST, _MAX_EVICTION_COST = -10.0, 10.0

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 RESTART_HOURS = 2 + 10 / 60
 """Hours of a node's price that an interruption of it costs: ten minutes of its work, and the restarts of its pods.
 
-A restart costs 0.02 USD (shared/disruption/disruption_cost.py), and a node has a hundred pods for each USD per hour,
-such as ten for 0.10 USD per hour: the pods that a price is for aren't known yet."""
+A restart by an interruption costs 0.02 USD (shared/disruption/disruption_cost.py), and a node has a hundred pods for
+each USD per hour, such as ten for 0.10 USD per hour: the pods that a price is for aren't known yet."""
 _DECIMALS = 4
 """Of the factor: smaller changes of a rate leave the prices equal, so that what is derived from them can be kept."""
 

@@ -20,7 +20,7 @@ from shared.api.standby import awaits_start
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.disruption.disruption_cost import LOST_WORK_HOURS, RESTART_COST
+from shared.disruption.disruption_cost import INTERRUPTION_RESTART_COST, LOST_WORK_HOURS
 from shared.provisioning import standalone_claims
 from shared.provisioning.nodeclaim_creation import instance_types
 from shared.scheduling.state import nominations
@@ -230,7 +230,7 @@ def _launch_request(
 
 def _interruption_cost(claim: NodeClaim) -> float:
     """USD that one interruption of the claim's node costs: each planned pod restarts, and minutes of work are lost."""
-    return len(planned_pods(claim)) * RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
+    return len(planned_pods(claim)) * INTERRUPTION_RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
 
 
 def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> None:

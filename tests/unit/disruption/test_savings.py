@@ -167,7 +167,7 @@ def test_a_scale_in_pays_for_moving_pods_that_the_nodes_age_does_not(cluster: Cl
 
 def test_why_a_scale_in_is_not_enough_says_what_was_expected(cluster: Cluster) -> None:
     state = scaled_in(cluster)
-    evidence = replace_fields(state.evidence["default"], duration=5 * MINUTE)
+    evidence = replace_fields(state.evidence["default"], duration=MINUTE)
     steps = iter(range(30))
     result = consolidation.search(
         replace_fields(state, evidence={"default": evidence}),
@@ -175,7 +175,7 @@ def test_why_a_scale_in_is_not_enough_says_what_was_expected(cluster: Cluster) -
         lambda: next(steps, None) is None,
     )
     assert result.command is None
-    expected = "for an expected 0.1 h (Deployment default/web scaled in from 50 to 15) is less than the disruption cost"
+    expected = "for an expected 0.0 h (Deployment default/web scaled in from 50 to 15) is less than the disruption cost"
     assert any(expected in blocked.message for blocked in result.blocked)
 
 
