@@ -10,6 +10,7 @@ import pytest
 
 from local.world import Options, World, sample_objects
 from shared.api import labels as names
+from shared.commitments.balance import family_of, normalization_factor
 from tests.e2e.cli.conftest import CLUSTER, Desk
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ CATALOG_INTERVAL = timedelta(minutes=16)
 """After this the catalog function has read the commitments."""
 REQUESTS = {"cpu": "1500m", "memory": "3Gi"}
 RESERVED = "m5.large"
+PAID_UNITS = 8
+"""Normalized units of two of them."""
 POOL = {names.CAPACITY_TYPE: [names.SPOT, names.ON_DEMAND]}
 
 
@@ -54,16 +57,23 @@ def kinds(world: World) -> list[tuple[str, str]]:
     return sorted((labels[names.CAPACITY_TYPE], labels[names.INSTANCE_TYPE]) for labels in own)
 
 
+def reserved_units(nodes: list[tuple[str, str]]) -> float:
+    """The normalized units of the on-demand nodes, all of which are of the reserved family."""
+    on_demand = [instance_type for capacity_type, instance_type in nodes if capacity_type == names.ON_DEMAND]
+    assert {family_of(instance_type) for instance_type in on_demand} == {family_of(RESERVED)}
+    return sum(normalization_factor(instance_type) or 0.0 for instance_type in on_demand)
+
+
 def test_reserved_instances_are_launched_first_and_spot_for_the_rest(
     open_desk: Callable[[Callable[[Purchases], object]], Desk],
 ) -> None:
     desk = open_desk(lambda purchases: purchases.reserve(RESERVED, 2))
     run(desk.world, 5)
     nodes = kinds(desk.world)
-    assert [kind for kind in nodes if kind[0] == names.ON_DEMAND] == [(names.ON_DEMAND, RESERVED)] * 2
+    assert reserved_units(nodes) == PAID_UNITS
     assert {capacity_type for capacity_type, _ in nodes} == {names.ON_DEMAND, names.SPOT}
     desk.world.run_for(20 * MINUTE)
-    assert [kind for kind in kinds(desk.world) if kind[0] == names.ON_DEMAND] == [(names.ON_DEMAND, RESERVED)] * 2
+    assert reserved_units(kinds(desk.world)) == PAID_UNITS
     assert "commitments: $0.12 of $0.12 per hour used" in desk.tenon("plan").out
 
 

@@ -155,7 +155,7 @@ def test_invalid_files_are_rejected(tmp_path: Path) -> None:
         broken.write_text(text)
         assert_one_line_error(call("plan", "-f", str(broken)), "plan", "broken.json", message, code=2)
     assert_one_line_error(call("plan", "-f", str(tmp_path / "none.json")), "plan", "No such file", code=2)
-    allowed = "is not pod, node, nodepool, nodeclaim, nodegroup or buffer"
+    allowed = "is not pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer"
     assert_one_line_error(call("explain", "thing", "x"), "explain", allowed, code=2)
 
 

@@ -92,7 +92,7 @@ def test_kubectl_completes_the_plugins_commands(scripts: Path) -> None:
     ("words", "expected"),
     [
         (["no"], ["nodes", "node-groups", ":4"]),
-        (["explain", ""], ["pod", "node", "nodepool", "nodeclaim", "nodegroup", "buffer", ":4"]),
+        (["explain", ""], ["pod", "node", "nodepool", "nodeclaim", "nodegroup", "nodeoverlay", "buffer", ":4"]),
         (["nodes", "--kubec"], ["--kubeconfig", ":4"]),
         (["plan", "--file", ""], [":0"]),
     ],
