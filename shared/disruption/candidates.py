@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
-from shared.api.pods import controller, is_mirror, is_protected, is_reschedulable
+from shared.api.pods import controller, is_mirror, is_protected
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None or pool.name in state.paused:
             continue
-        pods = state.pods.get(node.metadata.name, ())
-        yield Candidate(claim=claim, node=node, pool=pool, pods=tuple(p for p in pods if is_reschedulable(p)))
+        yield Candidate(
+            claim=claim, node=node, pool=pool, pods=state.reschedulable_pods.get(node.metadata.name, ())
+        )
 
 
 def dynamic_candidates(state: DisruptionState) -> Iterator[Candidate]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.pause import paused_pools
-from shared.api.pods import is_daemon, is_mirror, is_terminal
+from shared.api.pods import is_daemon, is_mirror, is_reschedulable, is_terminal
 from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
@@ -87,6 +87,14 @@ class DisruptionState:
             if pod.spec.node_name and not is_terminal(pod):
                 pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
         return {name: tuple(pods) for name, pods in pods_by_node.items()}
+
+    @cached_property
+    def reschedulable_pods(self) -> Mapping[str, tuple[Pod, ...]]:
+        """The pods that need a place elsewhere when their node goes, by its name."""
+        return self.snapshot.derive("reschedulable pods", self._reschedulable_pods)
+
+    def _reschedulable_pods(self) -> Mapping[str, tuple[Pod, ...]]:
+        return {name: tuple(p for p in pods if is_reschedulable(p)) for name, pods in self.pods.items()}
 
     @cached_property
     def disrupting_nodes(self) -> frozenset[str]:

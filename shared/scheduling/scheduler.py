@@ -120,6 +120,9 @@ class _Placer(Struct, kw_only=True, eq=False):
         self, state_nodes: StateNodes, pods: Iterable[Pod], instance_types: TypesByPool | None = None
     ) -> Placement:
         """The best plan of the solver, with these instance types or the problem's."""
+        pods = tuple(pods)
+        if not pods:
+            return Placement()
         problem = self.problem
         state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
         grouped = group_pods(pods, self.namespaces, self.storage)
