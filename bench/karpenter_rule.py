@@ -191,6 +191,11 @@ class KarpenterRule:
         empty = [n for n in _candidates(cluster) if not n.pods]
         return [n.name for n in _within_budgets(cluster, empty)]
 
+    def avoided(self, cluster: PlayedCluster) -> Sequence[PlayedNode]:
+        """None: Karpenter has no soft taints."""
+        del cluster
+        return ()
+
     def consolidate(self, cluster: PlayedCluster) -> Command | None:
         """Several nodes for at most one, else a single one."""
         if self._nothing_at is not None:

@@ -1,9 +1,10 @@
 """A cluster that plays a trace of pods, second by second, under a rule that launches, moves and removes nodes.
 
-kube-scheduler binds a pod to the least allocated node that has room. A pod without a node waits for the rule's next
-decision, two seconds later, and then for the boot of the node. The rule looks for empty nodes each minute. It
-consolidates at its own interval, and again as soon as a command is started or carried out. Commands are validated after
-15 s. Replacements are ready before their nodes are drained. All rules have the same boots.
+kube-scheduler binds a pod to the least allocated node that has room, if possible to one without a soft taint. A pod
+without a node waits for the rule's next decision, two seconds later, and then for the boot of the node. The rule looks
+for empty nodes each minute, and sets soft taints. It consolidates at its own interval, and again as soon as a command
+is started or carried out. Commands are validated after 15 s. Replacements are ready before their nodes are drained. All
+rules have the same boots.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ class Rule(Protocol):
         """The empty nodes to delete now."""
         ...
 
+    def avoided(self, cluster: PlayedCluster) -> Sequence[PlayedNode]:
+        """The nodes that have a soft taint from now on."""
+        ...
+
     def consolidate(self, cluster: PlayedCluster) -> Command | None:
         """The next command; None while there is none."""
         ...
@@ -89,11 +94,13 @@ class PlayedCluster:
         self.played = Played()
         self._rule = rule
         self._seed, self._end = seed, seconds
-        self._capacity = np.ones((_MAX_NODES, 2))
+        self.capacity = np.ones((_MAX_NODES, len(RESOURCES)), np.int64)
         self._bindable = np.zeros(_MAX_NODES, np.int8)
         """1 + the pool's index, 0 for rows that take no pods."""
         self.zone_indexes = np.zeros(_MAX_NODES, np.int64)
         self.pool_indexes = np.zeros(_MAX_NODES, np.int64)
+        self.is_tainted = np.zeros(_MAX_NODES, np.bool_)
+        """The rows with a soft taint."""
         self._row_nodes: dict[int, PlayedNode] = {}
         self._rows = list(range(_MAX_NODES - 1, -1, -1))
         self._top = 0
@@ -152,15 +159,20 @@ class PlayedCluster:
             self._at(self.now + BATCH, self._decide)
 
     def _best_row(self, pod: PlayedPod) -> int | None:
-        """The least allocated node with room, by cpu and memory, as kube-scheduler scores nodes."""
+        """The least allocated node with room, by cpu and memory, as kube-scheduler scores nodes.
+
+        The weights of its plugins put every node without a soft taint before those with one.
+        """
         top = self._top
         fits = (self._bindable[:top] == POOLS.index(pod.pool) + 1) & (self.free[:top] >= pod.size).all(1)
         if pod.trace.zone_spread:
             fits &= self.allowed_zones(pod.trace)[self.zone_indexes[:top]]
-        rows = np.flatnonzero(fits)
+        rows = np.flatnonzero(fits & ~self.is_tainted[:top])
+        if not len(rows):
+            rows = np.flatnonzero(fits)
         if not len(rows):
             return None
-        left = (self.free[rows, :2] - pod.size[:2]) / self._capacity[rows]
+        left = (self.free[rows, :2] - pod.size[:2]) / self.capacity[rows, :2]
         return int(rows[int(left.sum(1).argmax())])
 
     def allowed_zones(self, trace: TracePod) -> NDArray[np.bool_]:
@@ -244,7 +256,8 @@ class PlayedCluster:
         self.nodes[node.name] = self._row_nodes[row] = node
         self._top = max(self._top, row + 1)
         self.free[row] = offerings.free[offerings.row[launch.instance_type]]
-        self._capacity[row] = self.free[row, :2]
+        self.capacity[row] = self.free[row]
+        self.is_tainted[row] = False
         self.zone_indexes[row] = ZONES.index(launch.zone)
         self.pool_indexes[row] = POOLS.index(launch.pool)
         rng = random.Random(f"{self._seed} {serial}")  # noqa: S311 (boots)
@@ -295,6 +308,8 @@ class PlayedCluster:
         if any(n.empty_since is not None and not n.is_leaving and not n.is_reserved for n in self.nodes.values()):
             for name in self._rule.empty_nodes(self):
                 self._remove(self.nodes[name])
+        self.is_tainted[:] = False
+        self.is_tainted[[n.row for n in self._rule.avoided(self)]] = True
 
     def _consolidate_regularly(self) -> None:
         self._at(self.now + self._rule.interval, self._consolidate_regularly)

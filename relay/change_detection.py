@@ -25,6 +25,7 @@ from relay.watched_kinds import (
 )
 from shared import hints
 from shared.api import labels as names
+from shared.api.taints import REPELLING
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _NodeState(NamedTuple):
         return cls(
             managed=node.is_managed,
             ready=node.is_ready,
-            taints=frozenset((t.key, t.value, t.effect) for t in node.spec.taints),
+            taints=frozenset((t.key, t.value, t.effect) for t in node.spec.taints if t.effect in REPELLING),
             allocatable=frozenset((name, str(amount)) for name, amount in node.status.allocatable.items()),
         )
 
@@ -74,7 +75,7 @@ class _NodeState(NamedTuple):
         return any(key == names.DISRUPTED_TAINT for key, _, _ in self.taints)
 
     def differs_from(self, before: _NodeState) -> bool:
-        """Whether readiness or allocatable changed, or a taint was removed."""
+        """Whether readiness or allocatable changed, or a taint that repels pods was removed."""
         return self.ready != before.ready or bool(before.taints - self.taints) or self.allocatable != before.allocatable
 
 

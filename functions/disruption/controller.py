@@ -22,6 +22,7 @@ from functions.disruption.load_recording import record_load
 from functions.disruption.no_savings import NoSavings, fingerprint
 from functions.disruption.replacements import Replacements
 from functions.disruption.room_requests import request_room
+from functions.disruption.soft_taints import write_soft_taints
 from shared import runtime
 from shared.api.nodepool import node_class_for
 from shared.api.pause import read_pause
@@ -99,8 +100,8 @@ class DisruptionController:
     def reconcile(self, *, consolidate: bool) -> DisruptionReport:
         """Process the queue, execute what is due, and requeue what becomes due later.
 
-        ``consolidate``: request room on full nodes, and run consolidation too, unless replacements are being launched
-        or claims were deleted.
+        ``consolidate``: request room on full nodes, write soft taints, and run consolidation too, unless replacements
+        are being launched or claims were deleted.
 
         Raises:
             LeaseHeldError: another function is deciding.
@@ -115,6 +116,7 @@ class DisruptionController:
             state, results, claims = self._run_fast_methods(lease, state, budgets)
         if consolidate:
             request_room(state, self._settings, self._recorder)
+            write_soft_taints(self._client, state, logger=self._logger)
         self._replacements.launch(claims, state.snapshot)
         consolidated = None
         if consolidate:

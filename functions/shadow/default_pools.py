@@ -46,6 +46,7 @@ _PASSING_TAINTS = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "karpenter.sh/",
+    names.OWN_PREFIX,
     "eks.amazonaws.com/",
     "DeletionCandidateOfClusterAutoscaler",
     "ToBeDeletedByClusterAutoscaler",

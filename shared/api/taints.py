@@ -25,6 +25,8 @@ DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect=NO_SCHEDULE)
 """Taint of nodes that are being disrupted or terminated: no new pods are scheduled to them."""
 PODS_NOT_NOMINATED = Taint(key=names.PODS_NOT_NOMINATED_TAINT, effect=NO_SCHEDULE)
 """Startup taint of nodes until the pods that are planned for them are nominated."""
+DELETION_CANDIDATE = Taint(key=names.DELETION_CANDIDATE_TAINT, effect=PREFER_NO_SCHEDULE)
+"""Soft taint of nodes that could go: new pods fill other nodes first. Scheduling decisions ignore it."""
 REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
 

@@ -82,9 +82,7 @@ def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None or pool.name in state.paused:
             continue
-        yield Candidate(
-            claim=claim, node=node, pool=pool, pods=state.reschedulable_pods.get(node.metadata.name, ())
-        )
+        yield Candidate(claim=claim, node=node, pool=pool, pods=state.reschedulable_pods.get(node.metadata.name, ()))
 
 
 def dynamic_candidates(state: DisruptionState) -> Iterator[Candidate]:

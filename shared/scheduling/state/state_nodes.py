@@ -1,8 +1,8 @@
 """The nodes that exist or are on their way, with what is available on them: Karpenter's state nodes.
 
 A NodeClaim without a node, or whose node isn't initialized, counts with the resources of its status; its startup taints
-and taints that the cloud provider removes are ignored, as they are gone before pods come. Labels are columns, so a pod
-group is evaluated against all nodes at once.
+and taints that the cloud provider removes are ignored, as they are gone before pods come. So is Tenon's soft taint.
+Labels are columns, so a pod group is evaluated against all nodes at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
-from shared.api.taints import same_taint
+from shared.api.taints import DELETION_CANDIDATE, same_taint
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import VolumeError
@@ -295,31 +295,32 @@ def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_
     managed = names.NODEPOOL in labels or claim is not None
     initialized = not managed or labels.get(names.INITIALIZED) == "true"
     available, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
-    taints = list(node.spec.taints)
-    if node.spec.unschedulable:
-        taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
-    if not initialized:
-        startup_taints = claim.spec.startup_taints if claim is not None else []
-        taints = [
-            taint
-            for taint in taints
-            if taint.key not in _EPHEMERAL_TAINTS and not any(same_taint(taint, s) for s in startup_taints)
-        ]
-        if claim is not None:
-            labels = {**_claim_labels(claim), **labels}
-            available = {**_quantities(claim.status.allocatable), **{k: v for k, v in available.items() if v}}
-            capacity = {**_quantities(claim.status.capacity), **{k: v for k, v in capacity.items() if v}}
+    if not initialized and claim is not None:
+        labels = {**_claim_labels(claim), **labels}
+        available = {**_quantities(claim.status.allocatable), **{k: v for k, v in available.items() if v}}
+        capacity = {**_quantities(claim.status.capacity), **{k: v for k, v in capacity.items() if v}}
     return StateNode(
         name=node.metadata.name,
         node_pool=labels.get(names.NODEPOOL, ""),
         labels=labels,
-        taints=tuple(taints),
+        taints=tuple(_taints(node, claim, initialized=initialized)),
         available=available,
         capacity=capacity,
         initialized=initialized,
         pods=tuple(pods),
         volume_limits=volume_limits,
     )
+
+
+def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[Taint]:
+    """The taints that decide which pods come; those that will be gone before the node is initialized are left out."""
+    taints = [t for t in node.spec.taints if not same_taint(t, DELETION_CANDIDATE)]
+    if node.spec.unschedulable:
+        taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
+    if initialized:
+        return taints
+    startup_taints = claim.spec.startup_taints if claim is not None else []
+    return [t for t in taints if t.key not in _EPHEMERAL_TAINTS and not any(same_taint(t, s) for s in startup_taints)]
 
 
 def _from_claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bench.month_catalog import Catalog
     from bench.played_cluster import Rule
-    from bench.played_fleet import Played, PlayedPod
+    from bench.played_fleet import Played, PlayedNode, PlayedPod
 
 SPOT = ("spot", "on-demand")
 SECONDS = DAY
@@ -113,6 +113,9 @@ class _Script:
         return Placement({}, tuple(_node(p.trace.name) for p in pods))
 
     def empty_nodes(self, _cluster: PlayedCluster) -> Sequence[str]:
+        return ()
+
+    def avoided(self, _cluster: PlayedCluster) -> Sequence[PlayedNode]:
         return ()
 
     def consolidate(self, cluster: PlayedCluster) -> Command | None:

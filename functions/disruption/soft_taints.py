@@ -1,0 +1,38 @@
+"""Writes the soft taints of nodes that new pods should avoid (:mod:`shared.disruption.soft_taints`).
+
+A taint that can't be written is left to the next sweep: it is a preference, and nothing depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.cluster import resources, writes
+from shared.cluster.errors import ApiError
+from shared.disruption import soft_taints
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools import Logger
+
+    from shared.cluster.client import Client
+    from shared.disruption.disruption_state import DisruptionState
+
+MAX_CHANGES = 50
+"""Nodes that one sweep changes at most; the others follow in the next ones."""
+
+
+def write_soft_taints(client: Client, state: DisruptionState, *, logger: Logger) -> None:
+    """Add and remove soft taints."""
+    added: list[str] = []
+    removed: list[str] = []
+    for node in soft_taints.changed_nodes(state)[:MAX_CHANGES]:
+        is_tainted = soft_taints.has_soft_taint(node)
+        change = soft_taints.without_soft_taint if is_tainted else soft_taints.with_soft_taint
+        try:
+            writes.update(client, resources.NODES, node, change)
+        except ApiError as error:
+            logger.info("Couldn't change a soft taint", extra={"node": node.metadata.name, "why": str(error)})
+            continue
+        (removed if is_tainted else added).append(node.metadata.name)
+    if added or removed:
+        logger.info("Changed which nodes new pods avoid", extra={"avoided": added, "no_longer_avoided": removed})
