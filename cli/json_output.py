@@ -22,7 +22,7 @@ VERSIONS = {
     "node-groups": 1,
     "nodes": 1,
     "pause": 1,
-    "plan": 2,
+    "plan": 3,
     "preflight": 1,
     "resume": 1,
     "shadow report": 1,

@@ -11,6 +11,7 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -23,6 +24,7 @@ from cli.cluster.history import PastEvent
 from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings
+from cli.cluster.services import read_services
 from cli.errors import CommandError, UsageError
 from infra import resource_names
 from shared import aws, decision_log, runtime
@@ -231,6 +233,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         notes=(*pause_notes, *notes),
         workloads=_workloads(client),
         refresh=refresh_snapshot,
+        services=partial(read_services, client),
         load=_load_history(client, reference.cluster, now),
     )
 

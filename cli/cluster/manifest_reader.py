@@ -6,6 +6,7 @@ JSON is decoded object by object straight into structs, because the output for a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -13,9 +14,11 @@ import msgspec
 from cli import decoding, manifest_pods, workloads
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
+from cli.cluster.services import ObservedServices
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
 from cli.simulate import input_files
+from cli.traffic.service import Service
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ZONE_LETTERS = "abcdefgh"
-_USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment"})
+_USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment", "Service"})
 
 
 class _Document(msgspec.Struct, rename="camel"):
@@ -110,6 +113,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
         notes=notes,
         unreadable_pods=refused,
         workloads=_workloads(contents),
+        services=partial(_services, contents),
         policies=policies,
     )
 
@@ -141,6 +145,15 @@ def _workloads(contents: _FileContents) -> dict[tuple[str, str, str], Workload]:
         owners = [o for raw in contents.of(kind) if (o := _decode_or_none(raw, workloads.Owner)) is not None]
         result |= workloads.by_name(kind, owners)
     return result
+
+
+def _services(contents: _FileContents) -> ObservedServices:
+    """The Services that can be decoded."""
+    services = tuple(s for raw in contents.of("Service") if (s := _decode_or_none(raw, Service)) is not None)
+    return ObservedServices(
+        services=services,
+        problem="" if services else "the files have no Services (kubectl get services -A -o json)",
+    )
 
 
 def region_of(snapshot: Snapshot) -> str:
@@ -251,7 +264,7 @@ def _snapshot(
 
 
 def _decode_or_none(raw: Raw, kind: type[T]) -> T | None:
-    """The struct, or None if it can't be decoded: only --what-if would need it."""
+    """The struct, or None if it can't be decoded, for what no decision needs."""
     try:
         return decode(raw, kind)
     except DecodeError:

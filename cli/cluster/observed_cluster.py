@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cli.cluster.history import NoHistory
+from cli.cluster.services import ObservedServices
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
 from shared.disruption import disruption_queue
@@ -41,8 +42,8 @@ class ObservedCluster:
     """``name`` says which cluster or files were read; ``notes`` are shown to the user.
 
     ``unreadable_pods`` are by namespace/name, ``workloads`` by kind in lower case, namespace and name. ``refresh``
-    reads pods, NodeClaims and nodes again; it is None for files. ``load`` is the stored load history. ``node_groups``
-    are those that the deployment scales.
+    reads pods, NodeClaims and nodes again; it is None for files. ``services`` reads the Services. ``load`` is the
+    stored load history. ``node_groups`` are those that the deployment scales.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ObservedCluster:
     policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
     load: LoadHistory = field(default_factory=LoadHistory)
     refresh: Callable[[], Snapshot] | None = None
+    services: Callable[[], ObservedServices] = ObservedServices
     node_groups: ObservedGroups | None = None
 
     @property

@@ -62,7 +62,7 @@ def plan(
     From files:
 
       kubectl get pods,nodes,nodeclaims,nodepools,ec2nodeclasses -Ao json >1.json
-      kubectl get daemonsets,pdb,pv,pvc,sc -Ao json >2.json
+      kubectl get daemonsets,services,pdb,pv,pvc,sc -Ao json >2.json
       tenon plan --file 1.json --file 2.json
     """
     with (
@@ -90,7 +90,7 @@ def _compute(before: ObservedCluster, changed: ObservedCluster, without: tuple[s
 
     from cli.cluster import offerings  # noqa: PLC0415 (slow to import)
     from cli.cluster.pricing import cluster_cost  # noqa: PLC0415 (the same)
-    from cli.plan import planning, what_if  # noqa: PLC0415 (the same)
+    from cli.plan import planned_pods, planning, what_if  # noqa: PLC0415 (the same)
 
     resolved_pools = changed.offerings.resolve_pools(changed.snapshot)
     lost = what_if.nodes_of(changed.snapshot, without)
@@ -100,7 +100,8 @@ def _compute(before: ObservedCluster, changed: ObservedCluster, without: tuple[s
     end = time.monotonic() + search
     computed = planning.make_plan(changed, resolved_pools, lost=lost, should_stop=lambda: time.monotonic() >= end)
     cost, unpriced = cluster_cost(before.snapshot, resolved_pools)
-    return replace(computed, cost_before=cost, unpriced=unpriced)
+    traffic = planned_pods.planned_traffic(before.services(), before.snapshot, computed)
+    return replace(computed, cost_before=cost, unpriced=unpriced, traffic=traffic)
 
 
 def _validate(observed: ObservedCluster, resolved_pools: ResolvedNodePools, without: tuple[str, ...]) -> None:

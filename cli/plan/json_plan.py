@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from cli.cluster.pricing import offering_prices
 from cli.json_output import Output, Time, moment
+from cli.plan import json_traffic
 from cli.plan.commitments import CommitmentUse, commitment_use
+from cli.plan.json_traffic import PlannedCrossZoneTraffic
 from cli.simulate import json_decision
 from cli.simulate.json_decision import SchedulingDecision
 
@@ -116,6 +118,7 @@ class PlanOutput(Output, frozen=True, kw_only=True):
     invalid: list[InvalidEntry]
     cost_per_hour: PlannedCost
     commitments: CommitmentUse | None
+    cross_zone_traffic: PlannedCrossZoneTraffic
     lost_nodes: list[str]
     launches: SchedulingDecision
     node_groups: PlannedGroups
@@ -139,6 +142,7 @@ def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
             unpriced_nodes=plan.unpriced,
         ),
         commitments=commitment_use(plan),
+        cross_zone_traffic=json_traffic.output(plan.traffic),
         lost_nodes=list(plan.lost),
         launches=json_decision.output(plan.launches, {}),
         node_groups=_groups(observed),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cli import terminal
 from cli.cluster.pricing import claims_without_node, offering_prices
+from cli.plan import traffic_output
 from cli.plan.commitments import commitment_use
 from cli.simulate import decision_output
 from shared.api.nodepool import node_group_of
@@ -49,6 +50,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     for pause in observed.pauses:
         console.print(Text(pause, style=terminal.WARNING))
     _commitments(console, plan)
+    console.print(Text(traffic_output.summary(plan.traffic), style=terminal.QUIET))
     for note in (*observed.notes, *plan.notes):
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
@@ -59,6 +61,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     _pending(console, observed, plan)
     _unneeded(console, observed)
     _blocked(console, plan)
+    traffic_output.show_services(console, plan.traffic)
     _total(console, plan)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from cli.cluster.observed_cluster import disruption_view, with_snapshot
 from cli.cluster.pricing import cluster_cost, nodes_cost
+from cli.plan.traffic import PlannedTraffic
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
@@ -76,6 +77,7 @@ class Plan:
     """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
     ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
+    ``after_launches`` is the cluster that disruption was decided for.
     """
 
     cost_before: float
@@ -84,7 +86,9 @@ class Plan:
     launches: Decision = field(default_factory=Decision)
     disruption: DisruptionPlan = field(default_factory=DisruptionPlan)
     snapshot: Snapshot
+    after_launches: Snapshot
     resolved_pools: ResolvedNodePools
+    traffic: PlannedTraffic = field(default_factory=PlannedTraffic)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -124,6 +128,7 @@ def make_plan(
         launches=launches,
         disruption=plan_disruption(with_snapshot(observed, after_launches), resolved_pools, should_stop),
         snapshot=snapshot,
+        after_launches=after_launches,
         resolved_pools=resolved_pools,
     )
 

@@ -16,6 +16,7 @@ from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_prices
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
+from cli.report.traffic import recorded_traffic
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
@@ -66,6 +67,7 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         decisions=decisions,
         launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in observed.history.launches_since(start)],
         notes=[*observed.notes, *notes, *_buffer_notes(spans), *_commitment_notes(resolved_pools)],
+        traffic=recorded_traffic(observed.services(), observed.snapshot),
     )
 
 

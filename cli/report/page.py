@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import terminal
-from cli.report import charts
+from cli.report import charts, traffic
 from cli.report.recording import total_cost
 from shared.decision_log import INTERRUPTED
 from shared.plurals import plural
@@ -46,6 +46,7 @@ def page(recording: Recording) -> str:
         "interruptions": _interruption_note(recording),
         "pods_label": html.escape(_pods_label(recording)),
         "launches": _launches(recording),
+        "traffic": traffic.section(recording.traffic),
         "decisions": _decisions(recording),
         "data": _data(recording),
         "styles": charts.read(charts.STYLES) + _asset("page.css"),

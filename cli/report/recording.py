@@ -14,6 +14,7 @@ import msgspec
 
 from cli.errors import UsageError
 from cli.file_contents import read_bytes
+from cli.report.traffic import RecordedTraffic
 
 if TYPE_CHECKING:
     from shared.decision_log import LaunchRecord
@@ -108,7 +109,7 @@ class _Version(msgspec.Struct):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a report. ``notes`` say what is missing, and why."""
+    """The data of a report. ``notes`` say what is missing, and why. ``traffic`` is that at the end, None of a demo."""
 
     version: int = VERSION
     title: str
@@ -120,6 +121,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     launches: list[RecordedLaunches] = []
     marks: list[Mark] = []
     notes: list[str] = []
+    traffic: RecordedTraffic | None = None
 
 
 def write(recording: Recording, path: Path) -> None:

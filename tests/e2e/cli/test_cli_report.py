@@ -24,6 +24,8 @@ from cli.report.recording import (
     read,
     total_cost,
 )
+from cli.report.traffic import RecordedTraffic
+from cli.traffic.cross_zone import ServiceTraffic
 from tests.e2e.chromium import needs_chromium
 from tests.e2e.cli.conftest import CommandResult, Desk, call
 
@@ -77,6 +79,19 @@ RUN = Recording(
     launches=[RecordedLaunches(at=4.0, pods=9, nodes=2, planned=0.1, bought=0.102, before=0.04, realised=0.145)],
     marks=[Mark(0.0, "web 0 → 9")],
 )
+TRAFFIC = RecordedTraffic(
+    share=0.67,
+    services=[
+        ServiceTraffic(
+            service="a-namespace-with-a-long-name/a-service-with-a-name-as-long",
+            routing="Even",
+            endpoints=3,
+            share=0.67,
+            same_zone_share=0.0,
+            same_zone_load=1.5,
+        )
+    ],
+)
 
 
 @pytest.fixture
@@ -117,8 +132,12 @@ def test_interruptions_are_marked_on_the_lane_of_their_node(open_report: Callabl
 
 @needs_chromium
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_is_cut_at_the_width_of_a_phone(open_report: Callable[..., Page], width: int) -> None:
-    tab = open_report(viewport={"width": width, "height": 800})
+@pytest.mark.parametrize("traffic", [None, TRAFFIC], ids=["demo", "cluster"])
+def test_nothing_is_cut_at_the_width_of_a_phone(
+    open_report: Callable[..., Page], width: int, traffic: RecordedTraffic | None
+) -> None:
+    recording = msgspec.structs.replace(RUN, traffic=traffic)
+    tab = open_report(recording, viewport={"width": width, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     cut = """[...document.querySelectorAll('.scroll td, .tile b, .bar i')]
         .filter((e) => e.getBoundingClientRect().right > innerWidth || e.scrollWidth > e.clientWidth + 1)
