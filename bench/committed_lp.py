@@ -1,10 +1,9 @@
 """The least that capacity can cost in an hour where commitments are in force: a linear program, solved by HiGHS.
 
 Its variables say how many instances run of each type, by what pays them: a purchase of Reserved Instances, a Savings
-Plan, the cheapest on-demand offering, or the cheapest spot offering. Reserved Instances cover by normalization factors
-what :mod:`shared.commitments.balance` says they cover, Savings Plans by their rates. Fractions of instances are allowed,
-and a commitment may go to any instance that it covers, not only to those that AWS's order gives it to. So no bill is
-lower.
+Plan, the cheapest on-demand offering, or the cheapest spot offering. Reserved Instances cover instances by
+normalization factors, Savings Plans by their rates. Fractions of instances are allowed, and a commitment may go to any
+instance that it covers, not only to those that AWS's order gives it to. So no bill is lower.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ _UNITS = np.array([1000, 2**30, 1, 1], np.float64)
 """A core, a GiB, a pod and a GPU, so that coefficients are of similar size."""
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """Instances of a type, and what pays them.
@@ -51,7 +49,7 @@ class CapacityProgram:
 
     def __init__(self, catalog: Catalog, commitments: Commitments) -> None:
         self.pools = tuple(catalog.offerings)
-        self.columns = (*_market_columns(catalog), *_covered_columns(catalog, commitments))
+        self.columns = (*_uncovered_columns(catalog), *_covered_columns(catalog, commitments))
         self._known: dict[bytes, float] = {}
         self._needs = len(self.pools) * len(RESOURCES)
         self._solver = _solver(self._capacity(catalog), self.columns, _amounts(commitments))
@@ -80,7 +78,7 @@ class CapacityProgram:
     def solution(self) -> dict[Column, float]:
         """The instances of the last solution by column."""
         values = self._solver.getSolution().col_value
-        return {c: n for c, n in zip(self.columns, values, strict=True) if n > 1e-9}  # noqa: PLR2004 (no instance)
+        return {c: n for c, n in zip(self.columns, values, strict=True) if n > 1e-9}
 
     def _capacity(self, catalog: Catalog) -> NDArray[np.float64]:
         """By column: what one instance adds to each pool's resources."""
@@ -92,11 +90,9 @@ class CapacityProgram:
         return capacity.reshape(len(self.columns), self._needs)
 
 
-def _solver(
-    capacity: NDArray[np.float64], columns: Sequence[Column], amounts: Mapping[str, float]
-) -> highspy.Highs:
+def _solver(capacity: NDArray[np.float64], columns: Sequence[Column], amounts: Mapping[str, float]) -> highspy.Highs:
     solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver.silent()
     for _ in range(capacity.shape[1]):
         solver.addRow(0.0, highspy.kHighsInf, 0, np.array([], np.int32), np.array([]))
     for amount in amounts.values():
@@ -112,7 +108,7 @@ def _solver(
     return solver
 
 
-def _market_columns(catalog: Catalog) -> Iterator[Column]:
+def _uncovered_columns(catalog: Catalog) -> Iterator[Column]:
     """Each type at its cheapest offering of each capacity type."""
     for pool, offerings in catalog.offerings.items():
         cheapest = offerings.price.min(1)

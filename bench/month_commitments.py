@@ -97,7 +97,9 @@ def commitments_for(
 def worth(commitments: Commitments, prices: Mapping[str, float]) -> float:
     """The on-demand price, in USD per hour, of what the commitments cover when they are fully used."""
     reserved = sum(r.count * prices[r.instance_type] for r in commitments.reserved)
-    return reserved + sum(p.commitment * max(prices[t] / rate for t, rate in p.rates.items()) for p in commitments.plans)
+    return reserved + sum(
+        p.commitment * max(prices[t] / rate for t, rate in p.rates.items()) for p in commitments.plans
+    )
 
 
 def _usage_by_family(
@@ -108,6 +110,6 @@ def _usage_by_family(
     change: dict[str, NDArray[np.float64]] = {}
     for span in spans:
         of_family = change.setdefault(family_of(span.instance_type), np.zeros(steps + 1))
-        of_family[min(-(-span.launched // _STEP), steps)] += prices[span.instance_type]
-        of_family[min(-(-span.terminated // _STEP), steps)] -= prices[span.instance_type]
+        of_family[min(round(span.launched / _STEP), steps)] += prices[span.instance_type]
+        of_family[min(round(span.terminated / _STEP), steps)] -= prices[span.instance_type]
     return {family: np.cumsum(c)[:steps] for family, c in change.items()}
