@@ -24,6 +24,7 @@ MODULES = (
     "steady_load",
     "scale_in",
     "month",
+    "committed_month",
     "node_groups",
     "interruptions",
     "bundles",

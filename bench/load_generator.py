@@ -106,9 +106,13 @@ CAPACITY_TYPES: Mapping[str, tuple[str, ...]] = {
 
 def generate(load: str, *, seed: int, seconds: int = MONTH) -> Trace:
     """The trace of a load by its name; it starts on a Monday at midnight UTC."""
-    rng = random.Random(f"{load} {seed}")  # noqa: S311 (a load, no secrets)
+    return generate_parts(LOADS[load], random.Random(f"{load} {seed}"), seconds)  # noqa: S311 (a load, no secrets)
+
+
+def generate_parts(parts: Sequence[Services | Tasks], rng: random.Random, seconds: int) -> Trace:
+    """The trace of services and tasks."""
     pods: list[TracePod] = []
-    for number, part in enumerate(LOADS[load]):
+    for number, part in enumerate(parts):
         generator = _services if isinstance(part, Services) else _tasks
         pods += generator(part, number, rng, seconds)  # type: ignore[arg-type]  # as the part's type says
     return Trace(pods=tuple(sorted(pods, key=lambda p: (p.created, p.name))))

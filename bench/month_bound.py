@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.lp_lower_bound import covering
-from bench.month_catalog import DEFAULT_POOL, GPU_POOL, RESOURCES, size_of
+from bench.month_catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, size_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from bench.load_trace import Trace
     from bench.month_catalog import Catalog
 
@@ -24,24 +26,28 @@ _SECONDS_AN_HOUR = 3600
 
 def lower_bound(trace: Trace, catalog: Catalog, *, seconds: int) -> list[float]:
     """USD per hour of each step of :data:`STEP` seconds."""
-    steps = seconds // STEP
-    rates = np.zeros(steps)
-    for pool in (DEFAULT_POOL, GPU_POOL):
-        need = np.zeros((steps + 1, len(RESOURCES)))
-        for pod in trace.pods:
-            if (GPU_POOL if pod.gpus else DEFAULT_POOL) != pool:
-                continue
-            first = -(-(pod.created + _WAIT) // STEP)
-            last = min(pod.deleted // STEP, steps)
-            if first < last:
-                size = size_of(pod.cpu, pod.memory, pod.gpus)
-                need[first] += size
-                need[last] -= size
-        rates += _rates(np.cumsum(need, axis=0)[:steps], catalog, pool)
+    rates = np.zeros(seconds // STEP)
+    for pool, need in zip(POOLS, needs(trace, seconds=seconds), strict=True):
+        rates += _rates(need, catalog, pool)
     return [float(rate) for rate in rates]
 
 
-def _rates(need: np.ndarray[tuple[int, int], np.dtype[np.float64]], catalog: Catalog, pool: str) -> list[float]:
+def needs(trace: Trace, *, seconds: int, step: int = STEP) -> NDArray[np.float64]:
+    """The summed requests of the pods that surely have a node, by pool, step (of so many seconds) and resource."""
+    steps = seconds // step
+    change = np.zeros((len(POOLS), steps + 1, len(RESOURCES)))
+    for pod in trace.pods:
+        pool = POOLS.index(GPU_POOL if pod.gpus else DEFAULT_POOL)
+        first = -(-(pod.created + _WAIT) // step)
+        last = min(pod.deleted // step, steps)
+        if first < last:
+            size = size_of(pod.cpu, pod.memory, pod.gpus)
+            change[pool, first] += size
+            change[pool, last] -= size
+    return np.cumsum(change, axis=1)[:, :steps]
+
+
+def _rates(need: NDArray[np.float64], catalog: Catalog, pool: str) -> list[float]:
     offerings = catalog.offerings[pool]
     capacity, price = offerings.free.astype(np.float64), offerings.price.min((1, 2))
     resources = need.max(0) > 0

@@ -39,6 +39,7 @@ from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.load_history import LoadHistory
 from shared.disruption.savings_evidence import savings_evidence
 from shared.disruption.workloads import current_workloads
+from shared.launch.covered_nodes import cluster_coverage
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from bench.month_catalog import Catalog
     from bench.played_cluster import PlayedCluster
     from bench.played_fleet import PlayedNode, PlayedPod
+    from shared.commitments.balance import Balance
+    from shared.commitments.commitment import Commitments
+    from shared.commitments.coverage import OwnCoverage
     from shared.disruption.command import Command as DisruptionCommand
     from shared.scheduling.decision import PlannedNodeClaim
 
@@ -68,8 +72,10 @@ class TenonRule:
     is_concurrent = False
     interval = 600
 
-    def __init__(self, *, sets: int = SETS) -> None:
+    def __init__(self, *, sets: int = SETS, commitments: Commitments | None = None) -> None:
+        """``commitments`` are the account's, of which the cluster is the only one; None where they don't count."""
         self._sets = sets
+        self._commitments = commitments
         self._objects = ClusterObjects()
         self._history = LoadHistory()
         self._no_savings: NoSavings | None = None
@@ -89,7 +95,8 @@ class TenonRule:
         ]
         running = [p for n in nodes for p in n.pods.values()]
         snapshot = self._objects.snapshot(cluster, nodes, [*running, *pods])
-        decision = schedule(Problem(snapshot=snapshot, instance_types=cluster.catalog.instance_types))
+        unused = self._unused(cluster)
+        decision = schedule(Problem(snapshot=snapshot, instance_types=cluster.catalog.instance_types, unused=unused))
         existing = {_name(key): node for node, keys in decision.existing_nodes.items() for key in keys}
         return Placement(
             existing={pod: node for pod, node in existing.items() if node in cluster.nodes},
@@ -147,7 +154,23 @@ class TenonRule:
 
     def _state(self, cluster: PlayedCluster) -> DisruptionState:
         snapshot = self._objects.snapshot(cluster, cluster.nodes.values(), cluster.pods.values())
-        return DisruptionState(snapshot=snapshot, now=snapshot.taken_at, instance_types=cluster.catalog.instance_types)
+        return DisruptionState(
+            snapshot=snapshot,
+            now=snapshot.taken_at,
+            instance_types=cluster.catalog.instance_types,
+            coverage=self._coverage(snapshot),
+        )
+
+    def _coverage(self, snapshot: Snapshot) -> OwnCoverage | None:
+        """What commitments pay of all running nodes, as the functions compute it."""
+        return None if self._commitments is None else cluster_coverage(snapshot, self._commitments, cluster="played")
+
+    def _unused(self, cluster: PlayedCluster) -> Balance | None:
+        """What is left of commitments for further nodes."""
+        if self._commitments is None:
+            return None
+        coverage = self._coverage(self._objects.snapshot(cluster, cluster.nodes.values(), cluster.pods.values()))
+        return None if coverage is None else coverage.unused
 
 
 def _avoided(cluster: PlayedCluster, nodes: Sequence[PlayedNode]) -> list[PlayedNode]:
