@@ -169,13 +169,41 @@ def _saved() -> dict[str, dict[str, Any]]:
 
 
 def run() -> list[dict[str, str]]:
-    """The rows of the saved outcomes."""
-    rows = []
-    for load, by_seed in _saved().items():
+    """The rows of the saved outcomes, and of all loads together."""
+    saved = _saved()
+    rows = _total_rows(saved)
+    for load, by_seed in saved.items():
         days = ", ".join(sorted({f"{s['days']:g}" for s in by_seed.values()}))
         how = f"{days} days, seed {', '.join(by_seed)}; `python -m bench.month --save --days {days}`"
         rows += [{**row, "measurement": f"{load}: {row['measurement']}", "method": how} for row in _rows(by_seed)]
     return rows
+
+
+def _total_rows(saved: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The sums over all loads by seed, of the seeds that all of them have."""
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in saved.values()))) if saved else []
+    if not seeds:
+        return []
+
+    def ratio(figure: str) -> str:
+        return ", ".join([_ratio(figure, [by_seed[seed] for by_seed in saved.values()]) for seed in seeds])
+
+    totals = (("dollars", f"at most {COST_TARGET:.0%}"), ("moved", f"at most {MOVED_TARGET:.0%}"))
+    return [
+        {
+            "measurement": f"all loads together: {'voluntarily moved pods' if figure == 'moved' else figure}, "
+            "relative to greedy",
+            "target": target,
+            "result": ratio(figure),
+            "method": f"the sums of the rows below, seed {', '.join(seeds)}",
+        }
+        for figure, target in totals
+    ]
+
+
+def _ratio(figure: str, months: Sequence[Mapping[str, Any]]) -> str:
+    tenon, greedy = (sum(month[rule][figure] for month in months) for rule in ("tenon", "greedy"))
+    return f"{tenon / greedy:.1%} ({tenon:,.0f} to {greedy:,.0f})"
 
 
 def _rows(by_seed: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from shared.disruption import candidates, drift, savings
 from shared.disruption.budgets import allowed_disruptions
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
 from shared.disruption.simulated_scheduling import simulate_scheduling
+from shared.disruption.soft_taints import has_soft_taint
 from shared.plurals import plural
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class NodeChecks:
             checks += [self._policy(), self._savings(), self._savings_duration()]
         elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
             checks.append(Check(name="consolidateAfter", ok=False, detail="Never: empty nodes are kept"))
+        if has_soft_taint(self.candidate.node):
+            detail = "avoid the node, by a soft taint: its pods would fit on other nodes of the NodePool and zone"
+            checks.append(Check(name="new pods", ok=None, detail=detail))
         return tuple(checks)
 
     def _blocked(self) -> Check:
