@@ -10,7 +10,8 @@ import functools
 import json
 import os
 import warnings
-from typing import TYPE_CHECKING, Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
 
 import boto3
 from botocore.loaders import create_loader
@@ -79,6 +80,7 @@ class Cloud:
         seed: int = 0,
         faults: Faults | None = None,
         concurrency: int = 1,
+        shared_cache: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.region = region
         self.faults = faults or Faults(seed=seed)
@@ -93,6 +95,7 @@ class Cloud:
         self._sleep = sleep
         self._seed = seed
         self._concurrency = concurrency
+        self._shared_cache = shared_cache
         self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
         self._stack = contextlib.ExitStack()
         self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock)
@@ -215,6 +218,7 @@ class Cloud:
             sleep=self._sleep,
             faults=self.faults,
             concurrency=self._concurrency,
+            shared_cache=self._shared_cache,
         )
         self.function_urls = FunctionUrls(self.functions, self.deployed.function_urls, now=self._now)
         self.event_buses = EventBuses(region=self.region, now=self._now, functions=self.functions)

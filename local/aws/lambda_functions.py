@@ -77,7 +77,10 @@ class LambdaFunctions:
         sleep: Callable[[float], None],
         faults: Faults,
         concurrency: int = 1,
+        shared_cache: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """``shared_cache`` is what is in the cache of each new execution environment (``Runtime.cache``)."""
+        self._shared_cache = shared_cache
         self._functions = {function.name: function for function in functions.values()}
         self._region = region
         self._now = now
@@ -138,7 +141,7 @@ class LambdaFunctions:
             return reserved is not None and self._running[name] + self._long.count(name) >= reserved
 
     def _take_environment(self, name: str) -> _ExecutionEnvironment:
-        return self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment()
+        return self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment(warm=dict(self._shared_cache))
 
     def _is_held_back(self, name: str) -> bool:
         """Whether invocations that wait take the whole reserved concurrency."""

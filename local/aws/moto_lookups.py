@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 def replacements() -> list[tuple[object, str, object]]:
     """What to replace while a cloud is entered: owners, names and values."""
+    from moto.sqs import models as sqs_models  # noqa: PLC0415 - slow to import, and only a cloud needs it
+
+    underscored = functools.cache(responses.camelcase_to_underscores)
     return [
         # moto inspects all members of a service's class for each request, which then takes longer than its own answer.
         # The caches are a cloud's own, because its replacements add operations.
         (responses, "method_names_from_class", functools.cache(responses.method_names_from_class)),
-        (responses, "camelcase_to_underscores", functools.cache(responses.camelcase_to_underscores)),
+        (responses, "camelcase_to_underscores", underscored),
+        (sqs_models, "camelcase_to_underscores", underscored),  # for all attributes of a queue, with each message
         *(
             (picker, "get_possible_keys", _by_classes(picker.__dict__["get_possible_keys"]))
             for picker in (serialize.AttributePicker, serialize.XFormedAttributePicker)

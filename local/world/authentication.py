@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
@@ -58,6 +59,7 @@ class TokenAuthenticator:
         return self._functions.get(access_key_of(token)) if token is not None else None
 
 
+@functools.lru_cache(maxsize=256)
 def access_key_of(token: str) -> str:
     """The access key of a token of ``aws eks get-token``, a presigned STS URL that names its cluster; else ""."""
     if not token.startswith(_EKS_PREFIX):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.world.hostility import Hostility, of_environment
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from local.aws.purchases import Purchases
     from local.kubelets.machine import Machine
     from local.world.control_plane import ControlPlane
+
+_INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": {}, "adjusted_types": {}}
+"""The names of ``shared.instance_types``: lists of instance types, each kept with the inputs that it was made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,14 @@ class Options:
     def function_concurrency(self) -> int:
         """How many functions run at once."""
         return max(self.concurrency, self.hostility.concurrency if self.hostility else 1)
+
+    @property
+    def shared_cache(self) -> Mapping[str, Any]:
+        """The part of their caches that all functions share, of earlier worlds too: what depends on equal inputs only.
+
+        Nothing where the functions' own work is measured, as processor time.
+        """
+        return {} if self.elapsed is time.process_time else _INSTANCE_TYPES
 
     @property
     def machine_timing(self) -> Timing | None:

@@ -94,6 +94,7 @@ class World:
                     seed=self.seed,
                     faults=self.faults,
                     concurrency=self.options.function_concurrency,
+                    shared_cache=self.options.shared_cache,
                 )
             )
             self.aws.managed_hooks.drain = ManagedNodeDrains(self.store)

@@ -44,6 +44,7 @@ def build_instance_types(
     unavailable: Collection[OfferingKey],
     observed_memory: Mapping[str, int] | None = None,
     only_offered: bool = True,
+    only: Collection[str] | None = None,
 ) -> tuple[InstanceType, ...]:
     """The instance types that nodes of the class may have, by name.
 
@@ -52,7 +53,8 @@ def build_instance_types(
     capacity in bytes that its nodes reported.
 
     Left out are offerings without a known price, types without an offering in the zones (unless ``only_offered`` is
-    false), and types with fewer Elastic Fabric Adapters than the class's own network interfaces need.
+    false), and types with fewer Elastic Fabric Adapters than the class's own network interfaces need; also all types
+    but those named in ``only``, if given.
 
     Raises:
         QuantityError: a kubelet setting or volume of the class has an invalid quantity.
@@ -66,7 +68,7 @@ def build_instance_types(
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
     sorted_zones = sorted(zones)
     instance_types = []
-    for hardware in catalog.hardware:
+    for hardware in catalog.hardware if only is None else (h for h in catalog.hardware if h.name in only):
         offerings = _offerings(catalog, hardware, node_class, sorted_zones, zone_labels, unavailable)
         if only_offered and not offerings:
             continue
@@ -125,10 +127,23 @@ def _is_compatible(
     return not amis or ami_for(type_labels, amis) is not None
 
 
+_MAX_CACHED = 4
+"""How many lists of a class are kept: a run asks for few different sets of unavailable offerings in turn."""
+
+
 class _CachedTypes(Struct):
     catalog: InstanceTypeCatalog
     inputs: bytes
+    unavailable: frozenset[OfferingKey]
+    observed_memory: frozenset[tuple[str, int]]
     instance_types: tuple[InstanceType, ...]
+
+    def changed(
+        self, unavailable: frozenset[OfferingKey], observed_memory: frozenset[tuple[str, int]]
+    ) -> frozenset[str]:
+        """The types whose offerings or memory differ from those cached."""
+        offerings, memory = self.unavailable ^ unavailable, self.observed_memory ^ observed_memory
+        return frozenset(name for _, name, _ in offerings) | frozenset(name for name, _ in memory)
 
 
 def list_instance_types(
@@ -139,33 +154,47 @@ def list_instance_types(
     unavailable: Collection[OfferingKey],
     observed_memory: Mapping[str, int],
 ) -> tuple[InstanceType, ...]:
-    """As :func:`build_instance_types` with the class's own kubelet settings, cached: one entry a class.
+    """As :func:`build_instance_types` with the class's own kubelet settings, cached by class.
 
     Building takes longer than reading a large cluster's changes, and most decisions have the inputs of the one before.
-    Equal inputs give the identical objects, so what callers derive from them can be cached by identity.
+    Equal inputs give the identical objects, so what callers derive from them can be cached by identity. Where only
+    some offerings became unavailable, or nodes showed their memory, the other types are the identical objects too.
     """
+    status = node_class.status
     inputs = msgspec.json.encode(
-        [
-            node_class.kind,
-            node_class.spec,
-            node_class.status.amis,
-            node_class.status.capacity_reservations,
-            sorted(zones),
-            sorted(unavailable),
-            sorted(observed_memory.items()),
-        ]
+        [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones)]
     )
-    cache: dict[str, _CachedTypes] = runtime.current().cached("instance_types", dict)
-    cached = cache.get(node_class.name)
-    if cached is None or cached.catalog is not catalog or cached.inputs != inputs:
+    cache: dict[str, list[_CachedTypes]] = runtime.current().cached("instance_types", dict)
+    of_class = cache.setdefault(node_class.name, [])
+    same = [c for c in of_class if c.inputs == inputs and _are_equal(c.catalog, catalog)]
+    keys, memory = frozenset(unavailable), frozenset(observed_memory.items())
+    cached = next((c for c in same if c.unavailable == keys and c.observed_memory == memory), None)
+    if cached is None:
+        changed = same[0].changed(keys, memory) if same else None
         instance_types = build_instance_types(
             catalog,
             node_class,
             node_class.spec.kubelet,
             zones=zones,
-            unavailable=unavailable,
+            unavailable=keys,
             observed_memory=observed_memory,
+            only=changed,
         )
-        cached = _CachedTypes(catalog, inputs, instance_types)
-        cache[node_class.name] = cached
+        if changed is not None:
+            kept = (t for t in same[0].instance_types if t.name not in changed)
+            instance_types = tuple(sorted((*kept, *instance_types), key=lambda t: t.name))
+        cached = _CachedTypes(catalog, inputs, keys, memory, instance_types)
+    cache[node_class.name] = [cached, *(c for c in of_class if c is not cached)][:_MAX_CACHED]
     return cached.instance_types
+
+
+def _are_equal(catalog: InstanceTypeCatalog, cached: InstanceTypeCatalog) -> bool:
+    """Whether the catalogs differ in their times only."""
+    return catalog is cached or (
+        catalog.region == cached.region
+        and catalog.zones == cached.zones
+        and catalog.on_demand == cached.on_demand
+        and catalog.spot == cached.spot
+        and catalog.offered == cached.offered
+        and catalog.hardware == cached.hardware
+    )

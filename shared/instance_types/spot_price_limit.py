@@ -22,7 +22,7 @@ def within_spot_price_share(
     """
     if share is None:
         return types
-    return adjusted(("spot-price-share", slot), types, share, lambda: tuple(_limited(t, share) for t in types))
+    return adjusted(("spot-price-share", slot), types, share, lambda t: _limited(t, share))
 
 
 def _limited(instance_type: InstanceType, share: float) -> InstanceType:

@@ -44,18 +44,15 @@ def with_spot_risk(
     factors = {pool: factor for pool, rate in sorted(rates.items()) if (factor := price_factor(rate)) > 1}
     if not factors:
         return types
-    return adjusted(("spot-risk", slot), types, factors, lambda: _with_factors(types, factors))
-
-
-def _with_factors(types: tuple[InstanceType, ...], factors: Mapping[Pool, float]) -> tuple[InstanceType, ...]:
     risky = {instance_type for instance_type, _ in factors}
+    return adjusted(("spot-risk", slot), types, factors, lambda t: _with_factors(t, factors) if t.name in risky else t)
 
-    def risked(instance_type: str, offering: Offering) -> Offering:
-        factor = factors.get((instance_type, offering.zone), 1.0)
+
+def _with_factors(instance_type: InstanceType, factors: Mapping[Pool, float]) -> InstanceType:
+    def risked(offering: Offering) -> Offering:
+        factor = factors.get((instance_type.name, offering.zone), 1.0)
         if offering.capacity_type != labels.SPOT or factor <= 1:
             return offering
         return replace(offering, adjusted_price=offering.instance_price * factor)
 
-    return tuple(
-        replace(t, offerings=tuple(risked(t.name, o) for o in t.offerings)) if t.name in risky else t for t in types
-    )
+    return replace(instance_type, offerings=tuple(map(risked, instance_type.offerings)))

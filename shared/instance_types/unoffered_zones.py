@@ -26,4 +26,4 @@ def without_zones(types: tuple[InstanceType, ...], zones: Collection[str], *, sl
         offerings = tuple(replace(o, available=False) if o.zone in left_out else o for o in instance_type.offerings)
         return replace(instance_type, offerings=offerings)
 
-    return adjusted(("zones", slot), types, left_out, lambda: tuple(map(restricted, types)))
+    return adjusted(("zones", slot), types, left_out, restricted)

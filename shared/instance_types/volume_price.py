@@ -53,5 +53,5 @@ def with_volume_price(types: tuple[InstanceType, ...], price: float, *, slot: st
         ("volumes", slot),
         types,
         price,
-        lambda: tuple(replace(t, offerings=tuple(replace(o, volume_price=price) for o in t.offerings)) for t in types),
+        lambda t: replace(t, offerings=tuple(replace(o, volume_price=price) for o in t.offerings)),
     )

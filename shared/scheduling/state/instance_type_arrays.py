@@ -176,20 +176,33 @@ def _offerings(
     types: list[InstanceType],
 ) -> tuple[tuple[OfferingKey, ...], Bools, NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """All distinct offerings, and by instance type and offering whether it exists, and its prices."""
-    keyed = [(i, _offering_key(offering), offering) for i, t in enumerate(types) for offering in t.offerings]
-    offerings = tuple(sorted({key for _, key, _ in keyed}))
+    key_of: dict[tuple[str, str, int], OfferingKey] = {}  # by the labels' identity: a zone's offerings share them
+    keyed = []
+    for i, instance_type in enumerate(types):
+        for offering in instance_type.offerings:
+            parts = offering.zone, offering.capacity_type, id(offering.labels)
+            key = key_of.get(parts)
+            if key is None:
+                key = key_of[parts] = _offering_key(offering)
+            keyed.append((i, key, offering))
+    offerings = tuple(sorted(set(key_of.values())))
     index = {key: j for j, key in enumerate(offerings)}
-    price = np.full((len(types), len(offerings)), np.inf)
-    charged = price.copy()
-    volume_price = np.zeros(price.shape)
-    offered = np.zeros(price.shape, np.bool_)
+    shape = len(types), len(offerings)
+    size = len(types) * len(offerings)
+    price, charged, volume_price, offered = [np.inf] * size, [np.inf] * size, [0.0] * size, [False] * size
     for i, key, offering in keyed:
-        j = index[key]
-        offered[i, j] = True
-        if offering.available and offering.effective_price < price[i, j]:
-            price[i, j], charged[i, j] = offering.effective_price, offering.price
-            volume_price[i, j] = offering.volume_price
-    return offerings, offered, price, charged, volume_price
+        cell = i * len(offerings) + index[key]
+        offered[cell] = True
+        if offering.available and (effective_price := offering.effective_price) < price[cell]:
+            price[cell], charged[cell] = effective_price, offering.price
+            volume_price[cell] = offering.volume_price
+    return (
+        offerings,
+        np.array(offered, np.bool_).reshape(shape),
+        np.array(price, np.float64).reshape(shape),
+        np.array(charged, np.float64).reshape(shape),
+        np.array(volume_price, np.float64).reshape(shape),
+    )
 
 
 def _offering_key(offering: Offering) -> OfferingKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,7 +32,7 @@ from shared.instance_types.pricing import estimated_on_demand_price
 from shared.instance_types.provider import build_instance_types, list_instance_types
 
 if TYPE_CHECKING:
-    from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.instance_type import InstanceType, OfferingKey
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ARM = ResolvedAMI(id="ami-arm", requirements=[AMIRequirement(key=labels.ARCH, operator="In", values=["arm64"])])
@@ -87,6 +87,34 @@ def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
         assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
         assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
         assert ask(node_class()) == first
+
+
+def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_the_identical_types() -> None:
+    def ask(raw: InstanceTypeCatalog, *unavailable: OfferingKey) -> tuple[InstanceType, ...]:
+        return list_instance_types(raw, node_class(), zones={"a", "b"}, unavailable=unavailable, observed_memory={})
+
+    with runtime.using(runtime.Runtime(environ={})):
+        first, second = ask(RAW), ask(RAW, ("spot", "m5.large", "a"))
+        later = decode(encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=1))))
+        assert ask(later) is first
+        assert ask(later, ("spot", "m5.large", "a")) is second
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"unavailable": {("spot", "m5.large", "a")}},
+        {"observed_memory": {"m5.large": 7 << 30}},
+        {"unavailable": {("spot", "m5.large", "a"), ("on-demand", "m5.large", "a"), ("spot", "x9.large", "a")}},
+    ],
+)
+def test_only_types_that_changed_are_built_anew(changed: dict[str, Any]) -> None:
+    arguments: dict[str, Any] = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}}
+    with runtime.using(runtime.Runtime(environ={})):
+        before = {t.name: t for t in list_instance_types(RAW, node_class(), **arguments)}
+        after = list_instance_types(RAW, node_class(), **arguments | changed)
+    assert after == build_instance_types(RAW, node_class(), None, **arguments | changed)
+    assert [t.name for t in after if t is not before[t.name]] == ["m5.large"]
 
 
 def test_an_offering_without_capacity_stays_as_not_available() -> None:

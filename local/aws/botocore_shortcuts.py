@@ -1,0 +1,81 @@
+"""What botocore needn't do for a cloud that is in the same process.
+
+Nothing here checks a signature or reads a user agent, and the same answer needn't be parsed twice. What a caller of
+boto3 sees is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from botocore.auth import SigV4Auth
+from botocore.parsers import QueryParser
+from botocore.useragent import UserAgentString
+from botocore.utils import lowercase_dict
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+_SIGNATURE = "0" * 64
+_USER_AGENT = "Boto3"
+_FIRST_ERROR_STATUS = 300
+_MAX_PARSED = 512
+"""How many answers are kept: the pages of a day's spot prices, which are the longest, and some hundred others."""
+
+
+def replacements() -> list[tuple[object, str, object]]:
+    """What to replace while a cloud is entered: owners, names and values."""
+    return [
+        (SigV4Auth, "canonical_request", lambda _auth, _request: ""),
+        (SigV4Auth, "string_to_sign", lambda _auth, _request, _canonical_request: ""),
+        (SigV4Auth, "signature", lambda _auth, _string_to_sign, _request: _SIGNATURE),
+        (UserAgentString, "to_string", lambda _user_agent: _USER_AGENT),
+        (QueryParser, "parse", _parse),
+    ]
+
+
+class _ParsedAnswers:
+    """The most recent parsed answers, pickled: a caller may change what it gets."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pickled: OrderedDict[Hashable, bytes] = OrderedDict()
+
+    def get(self, key: Hashable) -> bytes | None:
+        with self._lock:
+            pickled = self._pickled.get(key)
+            if pickled is not None:
+                self._pickled.move_to_end(key)
+            return pickled
+
+    def put(self, key: Hashable, pickled: bytes) -> None:
+        with self._lock:
+            self._pickled[key] = pickled
+            if len(self._pickled) > _MAX_PARSED:
+                self._pickled.popitem(last=False)
+
+
+_parsed_answers = _ParsedAnswers()
+_parse_anew = QueryParser.parse
+
+
+def _parse(parser: Any, response: Mapping[str, Any], shape: Any) -> Any:  # noqa: ANN401 - botocore's
+    """Parse an answer of the protocols query and ec2.
+
+    Its root names the operation and the version of the API; its headers are only passed on.
+    """
+    if response["status_code"] >= _FIRST_ERROR_STATUS or shape is None:
+        return _parse_anew(parser, response, shape)
+    key = type(parser), shape.name, response["status_code"], hashlib.sha256(response["body"]).digest()
+    pickled = _parsed_answers.get(key)
+    if pickled is None:
+        parsed = _parse_anew(parser, response, shape)
+        _parsed_answers.put(key, pickle.dumps(parsed, pickle.HIGHEST_PROTOCOL))
+        return parsed
+    parsed = pickle.loads(pickled)  # noqa: S301 - pickled above
+    parsed["ResponseMetadata"]["HTTPHeaders"] = lowercase_dict(response["headers"])
+    return parsed
