@@ -52,8 +52,10 @@ WHOLE_NODES = "whole nodes"
 LOADS = (WHOLE_NODES, "services", "batch")
 SEED, DAYS, WORKERS = 1, 30, 2
 SETS = 20
-"""Sets of nodes that each search may evaluate. With six, as in the other months, it misses spot nodes that a commitment
-could replace where it has a hundred nodes to look at."""
+"""Sets of nodes that each search may evaluate. With a few, as in the other months, it misses spot nodes that a
+commitment could replace where it has a hundred nodes to look at."""
+INTERVAL = 1800
+"""Seconds between searches: three times as long as in the other months, as each takes five times as long."""
 BOTH = (SPOT, ON_DEMAND)
 _WHOLE_NODE_SERVICES = (Services(count=12, replicas=6, updates_a_week=0.5),)
 _FILLED = ("c6a.2xlarge", "r6a.2xlarge")
@@ -171,11 +173,11 @@ def play(load: str, *, seed: int, seconds: int) -> Outcome:
         played = PlayedCluster(trace, month_catalog(capacity_types), rule, seed=seed, seconds=seconds).play()
         return played.spans, played.moved
 
-    uncommitted, _ = spans_of(TenonRule(), (ON_DEMAND,))
+    uncommitted, _ = spans_of(TenonRule(interval=INTERVAL), (ON_DEMAND,))
     usage = played_fleet.dollars(uncommitted, played_fleet.list_price(catalog))
     commitments = month_commitments.commitments_for(uncommitted, prices, share=SHARE, seconds=seconds)
-    spans, moved = spans_of(TenonRule(sets=SETS, commitments=commitments))
-    unaware, _ = spans_of(TenonRule())
+    spans, moved = spans_of(TenonRule(sets=SETS, interval=INTERVAL, commitments=commitments))
+    unaware, _ = spans_of(TenonRule(sets=SETS, interval=INTERVAL))
     on_demand = on_demand_bill(commitments, prices)
     fees = on_demand({}).committed * seconds / HOUR
     program = CapacityProgram(catalog, commitments)

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 SETS = 4
 """Sets of nodes that each search may evaluate."""
+INTERVAL = 600
+"""Seconds between searches, besides those that follow a command."""
 _NAMESPACE = "default"
 _WAITING = PodStatus(
     phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="Unschedulable")]
@@ -70,10 +72,10 @@ class TenonRule:
     """Tenon's decisions over one month."""
 
     is_concurrent = False
-    interval = 600
 
-    def __init__(self, *, sets: int = SETS, commitments: Commitments | None = None) -> None:
+    def __init__(self, *, sets: int = SETS, interval: int = INTERVAL, commitments: Commitments | None = None) -> None:
         """``commitments`` are the account's, of which the cluster is the only one; None where they don't count."""
+        self.interval = interval
         self._sets = sets
         self._commitments = commitments
         self._objects = ClusterObjects()
