@@ -77,7 +77,7 @@ def test_replicas_become_pods(planned: Callable[..., tuple[int, str]], obj: Json
         (replicated("Job", completions=0), "Job default/web: no pods, because its parallelism or completions is 0"),
         (cron_job(suspend=True), "CronJob default/web: no pods, because it is suspended"),
         (workload("Deployment", {"template": TEMPLATE}, uid="1"), "1 workload of a cluster, but no pods"),
-        ({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}, "doesn't depend on them: 1 Service"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}}, "doesn't depend on them: 1 ConfigMap"),
         (replicated("Deployment", replicas="many"), "ignored: Deployment"),
     ],
 )
