@@ -1,30 +1,36 @@
 """What botocore needn't do for a cloud that is in the same process.
 
-Nothing here checks a signature or reads a user agent, and the same answer needn't be parsed twice. What a caller of
-boto3 sees is the same.
+Nothing here checks a signature or reads a user agent. An answer that was parsed isn't parsed again, and what clients
+are made of (their classes, the rules for endpoints) is made once per process. What a caller of boto3 sees is the same.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pickle
 import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from boto3.session import Session
+from botocore import regions
 from botocore.auth import SigV4Auth
+from botocore.client import ClientCreator
+from botocore.endpoint_provider import EndpointProvider
 from botocore.parsers import QueryParser
 from botocore.useragent import UserAgentString
 from botocore.utils import lowercase_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
 _SIGNATURE = "0" * 64
 _USER_AGENT = "Boto3"
 _FIRST_ERROR_STATUS = 300
 _MAX_PARSED = 512
 """How many answers are kept: the pages of a day's spot prices, which are the longest, and some hundred others."""
+_MAX_PROVIDERS = 64
 
 
 def replacements() -> list[tuple[object, str, object]]:
@@ -35,7 +41,43 @@ def replacements() -> list[tuple[object, str, object]]:
         (SigV4Auth, "signature", lambda _auth, _string_to_sign, _request: _SIGNATURE),
         (UserAgentString, "to_string", lambda _user_agent: _USER_AGENT),
         (QueryParser, "parse", _parse),
+        (ClientCreator, "_create_client_class", _client_class),
+        (regions, "EndpointProvider", _endpoint_provider),
+        (Session, "get_available_partitions", lambda _session: list(_partitions())),
     ]
+
+
+@functools.cache
+def _partitions() -> tuple[str, ...]:
+    return tuple(_read_partitions(Session()))
+
+
+_read_partitions = Session.get_available_partitions
+_make_client_class: Any = ClientCreator.__dict__["_create_client_class"]
+_client_classes: dict[tuple[str, str], type] = {}
+_endpoint_providers: dict[tuple[int, int], tuple[object, EndpointProvider]] = {}
+
+
+def _client_class(creator: Any, service_name: str, service_model: Any) -> type:  # noqa: ANN401 - botocore's
+    key = service_name, service_model.api_version
+    if key not in _client_classes:
+        _client_classes[key] = _make_client_class(creator, service_name, service_model)
+    return _client_classes[key]
+
+
+def _endpoint_provider(
+    ruleset_data: Mapping[str, Any], partition_data: Mapping[str, Any], excluded_params: Iterable[str] | None = None
+) -> EndpointProvider:
+    """The provider of these rules, which a loader reads once; they are kept, so that no others get their identity."""
+    key = id(ruleset_data), id(partition_data)
+    if key not in _endpoint_providers:
+        if len(_endpoint_providers) >= _MAX_PROVIDERS:
+            _endpoint_providers.clear()
+        provider = EndpointProvider(
+            ruleset_data=ruleset_data, partition_data=partition_data, excluded_params=excluded_params
+        )
+        _endpoint_providers[key] = (ruleset_data, partition_data), provider
+    return _endpoint_providers[key][1]
 
 
 class _ParsedAnswers:

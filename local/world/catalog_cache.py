@@ -6,6 +6,7 @@ that it depends on, and gets the time of the world that uses it.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -50,7 +51,12 @@ def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalo
     path = _path(region, seed)
     if not path.is_file():
         return None
-    return msgspec.structs.replace(catalog.decode(path.read_bytes()), types_at=now, prices_at=now)
+    return msgspec.structs.replace(_read(path), types_at=now, prices_at=now)
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: Path) -> catalog.InstanceTypeCatalog:
+    return catalog.decode(path.read_bytes())
 
 
 def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
@@ -84,6 +90,7 @@ def save(fetched: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> Non
     os.replace(file.name, path)  # noqa: PTH105 - atomic: another process may do the same
 
 
+@functools.cache
 def _path(region: str, seed: int) -> Path:
     digest = hashlib.sha256(f"{region} {seed} {importlib.metadata.version('moto')}".encode())
     for source in _SOURCES:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
+from local.world import shared_cache
 from local.world.hostility import Hostility, of_environment
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from local.aws.purchases import Purchases
     from local.kubelets.machine import Machine
     from local.world.control_plane import ControlPlane
-
-_INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": {}, "adjusted_types": {}}
-"""The names of ``shared.instance_types``: lists of instance types, each kept with the inputs that it was made of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ class Options:
 
         Nothing where the functions' own work is measured, as processor time.
         """
-        return {} if self.elapsed is time.process_time else _INSTANCE_TYPES
+        return {} if self.elapsed is time.process_time else shared_cache.INSTANCE_TYPES
 
     @property
     def machine_timing(self) -> Timing | None:

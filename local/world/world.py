@@ -19,7 +19,7 @@ from local.faults import Faults
 from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
-from local.world import catalog_cache, foreign_objects, relays, webhook_calls
+from local.world import catalog_cache, custom_resource_definitions, foreign_objects, relays, webhook_calls
 from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Machines, MachinesOfThread
@@ -131,7 +131,9 @@ class World:
             self.aws.calls.observe(observer.call)
         self.aws.functions.observe(self.timeline.invocation)
         self.apply(cluster_manifests.access_of(stack_options.parse(context, cluster=self.cluster)))
-        self.apply([*cluster_manifests.kinds(), *(cluster_manifests.relay_access() if self._has_relay_pod else ())])
+        self.apply(
+            [*custom_resource_definitions.load(), *(cluster_manifests.relay_access() if self._has_relay_pod else ())]
+        )
         self.apply(webhook_calls.begin(self.aws, self.control_plane, sleep=self.clock.sleep))
         # The store of a real cluster sees the changes of a kind from its first read on.
         _ = self.nodes(), self.pods(), self.claims()

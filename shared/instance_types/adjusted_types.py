@@ -38,7 +38,7 @@ def adjusted(
     Of other types, only those are adjusted that the last result of equal inputs doesn't have.
     """
     cache: dict[Hashable, list[_Adjusted]] = runtime.current().cached("adjusted_types", dict)
-    kept = cache.setdefault(slot, [])
+    kept = cache.get(slot, [])
     of_inputs = [k for k in kept if k.inputs == inputs]
     same = next((k for k in of_inputs if k.types is types), None)
     if same is not None:

@@ -165,7 +165,7 @@ def list_instance_types(
         [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones)]
     )
     cache: dict[str, list[_CachedTypes]] = runtime.current().cached("instance_types", dict)
-    of_class = cache.setdefault(node_class.name, [])
+    of_class = cache.get(node_class.name, [])
     same = [c for c in of_class if c.inputs == inputs and _are_equal(c.catalog, catalog)]
     keys, memory = frozenset(unavailable), frozenset(observed_memory.items())
     cached = next((c for c in same if c.unavailable == keys and c.observed_memory == memory), None)

@@ -98,6 +98,7 @@ def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk:
 
     # Empty and underutilized nodes, drifted ones, expired ones, pending pods.
     world.scale("default", "web", 1)
+    world.run_until(lambda: len(world.pods()) == 1)  # no later pod waits for the room of one that is still ending
     changed = pool()
     changed["spec"]["template"]["metadata"] = {"labels": {"team": "a"}}
     world.apply([changed, sample_objects.deployment("big", 4, {"cpu": "1500m"})])
