@@ -22,8 +22,6 @@ from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Node
@@ -64,12 +62,24 @@ def avoided(requested: Numbers, free: Numbers, *, may_go: Bools, is_tainted: Boo
 
 def avoided_nodes(state: DisruptionState) -> frozenset[str]:
     """The names of the nodes that should have the soft taint."""
-    groups: dict[tuple[str, str], list[Candidate]] = {}
-    for candidate in dynamic_candidates(state):
-        if _takes_pods(candidate.node) and candidate.pool.metadata.annotations.get(SOFT_TAINTS) != "false":
+    nodes = [c for c in dynamic_candidates(state) if _is_steered(c)]
+    matrix = build_candidate_matrix(state, nodes, [0.0] * len(nodes))
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, candidate in enumerate(nodes):
+        if matrix.node_rows[i] >= 0:  # not one that takes no pods any more, as an interruption takes it
             zone = candidate.node.metadata.labels.get(names.ZONE, "")
-            groups.setdefault((candidate.pool.name, zone), []).append(candidate)
-    return frozenset(name for nodes in groups.values() if len(nodes) > 1 for name in _avoided_of(state, nodes))
+            groups.setdefault((candidate.pool.name, zone), []).append(i)
+    requested = np.array([requests.sum(0) for requests in matrix.pod_requests])
+    chosen: set[str] = set()
+    for rows in groups.values():
+        is_avoided = avoided(
+            requested[rows],
+            matrix.free[matrix.node_rows[rows]],
+            may_go=np.array([_may_go(state, nodes[i]) for i in rows], np.bool_),
+            is_tainted=np.array([has_soft_taint(nodes[i].node) for i in rows], np.bool_),
+        )
+        chosen.update(nodes[i].name for i, is_chosen in zip(rows, is_avoided.tolist(), strict=True) if is_chosen)
+    return frozenset(chosen)
 
 
 def changed_nodes(state: DisruptionState) -> tuple[Node, ...]:
@@ -98,19 +108,11 @@ def without_soft_taint(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, taints=without_taint(node.spec.taints, DELETION_CANDIDATE.key)))
 
 
-def _avoided_of(state: DisruptionState, nodes: Sequence[Candidate]) -> list[str]:
-    matrix = build_candidate_matrix(state, nodes, [0.0] * len(nodes))
-    is_avoided = avoided(
-        np.array([requests.sum(0) for requests in matrix.pod_requests]),
-        matrix.free[matrix.node_rows],
-        may_go=np.array([_may_go(state, c) for c in nodes], np.bool_),
-        is_tainted=np.array([has_soft_taint(c.node) for c in nodes], np.bool_),
-    )
-    return [c.name for c, chosen in zip(nodes, is_avoided.tolist(), strict=True) if chosen]
-
-
-def _takes_pods(node: Node) -> bool:
-    return not node.spec.unschedulable and is_true(node.status.conditions, "Ready")
+def _is_steered(candidate: Candidate) -> bool:
+    """Whether the node takes pods, and its NodePool doesn't opt out."""
+    node = candidate.node
+    takes_pods = not node.spec.unschedulable and is_true(node.status.conditions, "Ready")
+    return takes_pods and candidate.pool.metadata.annotations.get(SOFT_TAINTS) != "false"
 
 
 def _may_go(state: DisruptionState, candidate: Candidate) -> bool:

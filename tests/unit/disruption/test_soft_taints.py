@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.api import labels as names
-from shared.api.taints import DELETION_CANDIDATE
+from shared.api.taints import DELETION_CANDIDATE, with_disrupted
 from shared.disruption import soft_taints
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -31,6 +30,13 @@ def three_nodes(cluster: Cluster, *, annotations: dict[str, str] | None = None) 
 def taint(cluster: Cluster, name: str) -> None:
     (i,) = (i for i, n in enumerate(cluster.nodes) if n.metadata.name == name)
     cluster.nodes[i] = soft_taints.with_soft_taint(cluster.nodes[i])
+
+
+def disrupt(cluster: Cluster, name: str) -> None:
+    """Taint the node as the interruption function does, which has no command for it."""
+    (i,) = (i for i, n in enumerate(cluster.nodes) if n.metadata.name == name)
+    node = cluster.nodes[i]
+    cluster.nodes[i] = replace(node, spec=replace(node.spec, taints=with_disrupted(node.spec.taints)))
 
 
 def test_the_least_used_nodes_are_avoided_while_their_pods_fit_on_the_others(cluster: Cluster) -> None:
@@ -56,9 +62,8 @@ def test_one_node_of_a_zone_is_always_left(cluster: Cluster) -> None:
     assert soft_taints.avoided_nodes(cluster.state()) == {"a"}
 
 
-@pytest.mark.parametrize("annotations", [{names.DO_NOT_DISRUPT: "true"}])
-def test_a_node_that_stays_is_filled_instead(cluster: Cluster, annotations: dict[str, str]) -> None:
-    three_nodes(cluster, annotations=annotations)
+def test_a_node_that_stays_is_filled_instead(cluster: Cluster) -> None:
+    three_nodes(cluster, annotations={names.DO_NOT_DISRUPT: "true"})
     assert soft_taints.avoided_nodes(cluster.state()) == {"half", "full"}
 
 
@@ -76,6 +81,16 @@ def test_cordoned_nodes_neither_are_avoided_nor_have_room(cluster: Cluster) -> N
     three_nodes(cluster)
     cluster.nodes[0] = replace(cluster.nodes[0], spec=replace(cluster.nodes[0].spec, unschedulable=True))
     assert soft_taints.avoided_nodes(cluster.state()) == {"least"}
+
+
+def test_nodes_that_an_interruption_takes_neither_are_avoided_nor_have_room(cluster: Cluster) -> None:
+    three_nodes(cluster)
+    disrupt(cluster, "full")
+    assert soft_taints.avoided_nodes(cluster.state()) == {"least"}
+    disrupt(cluster, "half")
+    assert soft_taints.avoided_nodes(cluster.state()) == frozenset()
+    disrupt(cluster, "least")
+    assert soft_taints.avoided_nodes(cluster.state()) == frozenset()
 
 
 def test_only_what_differs_is_changed(cluster: Cluster) -> None:
