@@ -6,8 +6,8 @@ and the taint is removed. kube-scheduler then binds them there, instead of filli
 try of kube-scheduler clears a nomination, so it is written again while the node's nomination window is open; after the
 window it is cleared, so that no pod waits for a node that doesn't take it.
 
-A node whose pods are spread over domains with nodes that are still coming stays closed for a few seconds, because
-kube-scheduler would fill the domains that are there.
+A node whose pods are spread over domains with nodes that are still coming, or prefer to be apart from pods that such
+nodes are planned for, stays closed for a few seconds, because kube-scheduler would fill what is there.
 
 Pure: objects and the time in, writes to make out.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 MAX_WAIT = timedelta(seconds=15)
-"""How long after it became Ready a node waits at most for nodes in other domains."""
+"""How long after it became Ready a node waits at most for others."""
 _MAX_ATTEMPTS = 5
 """How often the nominations are computed without the nodes that have to wait."""
 
@@ -47,8 +47,8 @@ _MAX_ATTEMPTS = 5
 class PodNominations(Struct, kw_only=True):
     """The writes to make: nominations by node, nominations to clear, and nodes (by name) to remove the taint from.
 
-    ``waiting`` are nodes that could take pods, but wait for nodes in other domains. ``linked`` are groups of nodes that
-    have to take pods together, because their pods have rules about each other.
+    ``waiting`` are nodes that could take pods, but wait for others planned for such pods. ``linked`` are groups of
+    nodes that have to take pods together, because their pods have rules about each other.
     """
 
     by_node: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
@@ -127,7 +127,7 @@ def _order(
 ) -> tuple[NominationOrder, frozenset[str]]:
     """The nominations for these nodes without those that wait, and the names of the latter.
 
-    A node waits while a pod planned for it can't be nominated before a node in another domain takes pods.
+    A node waits while a pod planned for it shouldn't be bound before another node takes pods.
     """
     # Imported here: most reconciles nominate no pods, and numpy is a large part of a cold start.
     from shared.scheduling.solver.nomination_order import order_nominations  # noqa: PLC0415

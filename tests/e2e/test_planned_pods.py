@@ -110,6 +110,25 @@ def test_pods_run_where_they_were_planned_and_nothing_is_launched_later(spot_def
     assert world.failures() == []
 
 
+@pytest.mark.parametrize("replicas", [8, 20])
+def test_every_node_that_is_bought_for_pods_that_prefer_to_be_apart_runs_some_of_them(
+    replicas: int, spot_default: World
+) -> None:
+    world = spot_default
+    selector = {"matchLabels": {"app": "shop"}}
+    rules = [
+        {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
+        for key in (names.HOSTNAME, names.ZONE)
+    ]
+    world.apply(deployment("shop", replicas, {"cpu": "300m", "memory": "400Mi"}, topologySpreadConstraints=rules))
+    run_all(world, replicas)
+    bought, paid = len(world.instances()), price(world)
+    assert 2 <= bought < replicas / 2
+    assert {p["spec"]["nodeName"] for p in world.pods()} == {n["metadata"]["name"] for n in world.nodes()}
+    world.run_for(timedelta(minutes=20))
+    assert (len(world.instances()), price(world)) == (bought, paid)
+
+
 @pytest.fixture
 def without_nominations(load: Callable[[str], list[dict[str, Any]]]) -> Iterator[World]:
     with World(options=Options(context={"plannedPods": "off"})) as world:

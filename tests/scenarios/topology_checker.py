@@ -78,7 +78,11 @@ class TopologyChecker:
                 yield f"{key_of(pod)} on {host.name}: violates maxSkew over {constraint['topologyKey']}"
 
     def preferences_met(self) -> int:
-        """Preferred affinities and ScheduleAnyway constraints that hold, counted by pod."""
+        """Preferred affinities and ScheduleAnyway constraints that hold, counted by pod.
+
+        A preference for different hosts holds on a host with at most half of the pods that it is about: kube-scheduler
+        leaves hosts empty that are there for one replica each (docs/scheduling.md).
+        """
         return sum(
             self._preferences_of(host, pod)
             for host in self._hosts
@@ -99,14 +103,22 @@ class TopologyChecker:
             met += len(domains) == 1 and selected[next(iter(domains))] - self._selects_itself(term, pod) > 0
         met += sum(
             not self._has_selected_pod(host, pod, weighted["podAffinityTerm"])
+            or self._is_apart(host, pod, weighted["podAffinityTerm"])
             for weighted in affinity_terms(spec, "podAntiAffinity", PREFERRED)
         )
         met += sum(
             constraint["whenUnsatisfiable"] == "ScheduleAnyway"
-            and self._spread_holds(host, pod, constraint, at_the_end=True)
+            and (self._spread_holds(host, pod, constraint, at_the_end=True) or self._is_apart(host, pod, constraint))
             for constraint in spec.get("topologySpreadConstraints") or []
         )
         return met
+
+    def _is_apart(self, host: Host, pod: Raw, rule: Raw) -> bool:
+        """Whether the host has at most half of the pods that the rule over hosts selects, the pod among them."""
+        if canonical(rule["topologyKey"]) != HOSTNAME or not self._selects_itself(rule, pod):
+            return False
+        selected = self._selected_pods(rule, pod)
+        return all(selected[d] <= -(-sum(selected.values()) // 2) for d in self._domains_of(host, HOSTNAME))
 
     # --- domains and counts ---
 

@@ -214,7 +214,7 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
             allowed_options[id(feasibility)] = allowed
         fits = np.minimum(pod_count(item.requests, free), item.count)
         fits *= allowed
-        has_host_rules = bool(feasibility.host.match or feasibility.host.cap)
+        has_host_rules = bool(feasibility.host.match or feasibility.host.own)
         if has_host_rules:
             hosts.restrict(fits, feasibility.host)
         filled = np.flatnonzero(fits)

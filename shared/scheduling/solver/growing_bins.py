@@ -53,10 +53,10 @@ class GrowingBin(MutableStruct):
     def allows(self, rules: HostRules) -> bool:
         """Whether host rules allow a pod with these rules beside the bin's pods."""
         for term, weight in rules.match.items():
-            cap = min(self.caps.get(term, NO_CAP), rules.cap.get(term, NO_CAP))
+            cap = min(self.caps.get(term, NO_CAP), rules.own.get(term, NO_CAP))
             if self.present.get(term, 0) + weight > cap:
                 return False
-        return all(self.present.get(t, 0) <= cap for t, cap in rules.cap.items() if t not in rules.match)
+        return all(self.present.get(t, 0) <= cap for t, cap in rules.own.items() if t not in rules.match)
 
     def put(self, group: PendingGroup, choice: DomainChoice, requests: Ints, pod: str) -> None:
         """Adds a pod to the content."""

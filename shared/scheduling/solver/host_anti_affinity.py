@@ -54,17 +54,25 @@ class _HostClass(Struct, eq=False):
 class HostAntiAffinity:
     """Assigns pods to new hosts. Hosts are numbered; each has a class, which its pods narrow.
 
-    ``cheapest_per_pod``: as many replicas share a host as make a pod cheapest; else as many as may.
+    ``cheapest_per_pod``: as many replicas share a host as make a pod cheapest; else as many as may. ``shares_hosts``:
+    those that only prefer different hosts share one as is cheapest in any case.
     ``replica_count_matters`` says whether that makes a difference.
     """
 
     def __init__(
-        self, launch_options: LaunchOptions, limits: NodePoolLimits, options: Bools, *, cheapest_per_pod: bool
+        self,
+        launch_options: LaunchOptions,
+        limits: NodePoolLimits,
+        options: Bools,
+        *,
+        cheapest_per_pod: bool,
+        shares_hosts: bool,
     ) -> None:
         self._launch_options = launch_options
         self._limits = limits
         self._options = options
         self._cheapest_per_pod = cheapest_per_pod
+        self._shares_hosts = shares_hosts
         self.replica_count_matters = False
         self._classes: list[_HostClass] = []
         self._joined: dict[tuple[int, int], _HostClass | None] = {}
@@ -80,9 +88,9 @@ class HostAntiAffinity:
         self._hosts = HostCounts(size)
         replicas: dict[int, int] = {}
         for lot in lots:
-            for term in lot.feasibility.host.cap:
+            for term in lot.feasibility.host.own:
                 replicas[term] = replicas.get(term, 0) + lot.count
-        for lot in sorted(lots, key=lambda x: (-max(replicas[t] for t in x.feasibility.host.cap), -x.worth)):
+        for lot in sorted(lots, key=lambda x: (-max(replicas[t] for t in x.feasibility.host.own), -x.worth)):
             self._assign_lot(lot)
         self._open(open_bin)
 
@@ -126,7 +134,7 @@ class HostAntiAffinity:
         As many as may can need a large node at a high price. Fewer need more nodes, which fewer other pods share.
         """
         rules = lot.feasibility.host
-        cap = min(rules.cap[t] // weight for t, weight in rules.match.items() if t in rules.cap)
+        cap = min(rules.own[t] // weight for t, weight in rules.match.items() if t in rules.own)
         replicas = np.minimum(pod_count(lot.requests, own.free), cap)
         most = int(replicas.max())
         if most <= 1:
@@ -137,7 +145,8 @@ class HostAntiAffinity:
         if cheapest == min(most, lot.count):
             return most
         self.replica_count_matters = True
-        return cheapest if self._cheapest_per_pod else most
+        shares = self._shares_hosts and not any(t in rules.cap for t in rules.match)
+        return cheapest if shares or self._cheapest_per_pod else most
 
     def _share(self, lot: Lot, hosts: Ints, caps: Ints, joined: Sequence[_HostClass | None]) -> None:
         """Puts pods of a lot on these hosts, first host first; each takes at most its cap."""

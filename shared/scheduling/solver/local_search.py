@@ -183,7 +183,7 @@ class LocalSearch:
         best: tuple[Repacking, list[Lot], list[Item]] | None = None
         below = sum(b.price(self._launch_options) for b in chosen) - MIN_GAIN
         for variant in _variants(items):
-            lots = lots_of(variant, hosts=any(i.feasibility.host.cap for i in variant))
+            lots = lots_of(variant, hosts=any(i.feasibility.host.own for i in variant))
             repacking = self._repacker.cheapest(
                 lots, self._options, self._price_bound, below=below, three_nodes=len(chosen) > 1
             )

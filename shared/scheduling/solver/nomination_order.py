@@ -46,8 +46,10 @@ class NominationOrder(Struct, eq=False):
     """The node by pod (namespace/name) that can be nominated now.
 
     ``waiting`` are planned pods whose topology spread doesn't allow them yet, each with the nodes in other domains that
-    are planned for pods of its group and aren't open. ``linked`` are groups of nodes whose pods have rules about each
-    other, so that the order holds only if all of them take pods at the same time.
+    are planned for pods of its group and aren't open; and pods that prefer to be apart, each with the other nodes that
+    are planned for its group and aren't open: kube-scheduler would bind their pods to the node that is. ``linked`` are
+    groups of nodes whose pods have rules about each other, so that the order holds only if all of them take pods at the
+    same time.
     """
 
     nodes: Mapping[str, str]
@@ -104,6 +106,7 @@ class _Assignment:
         self._open = frozenset(self._index[name] for name in open_nodes if name in self._index)
         self._feasibilities: dict[int, list[Feasibility]] = {}
         self._slots: dict[tuple[int, bytes], Counter[int]] = {}
+        self._missing: dict[int, frozenset[str]] = {}
 
     def run(self) -> NominationOrder:
         """Keeps the nominations of other pods, and assigns planned pods in the order of kube-scheduler's queue."""
@@ -129,8 +132,7 @@ class _Assignment:
                 name = nodes[candidate.pod.key] = self._name(assigned)
                 for term in self._terms(candidate):
                     nodes_by_term.setdefault(term, set()).add(name)
-            elif candidate.group.rules.topology_spread:
-                waiting[candidate.pod.key] = self._missing_domains(candidate)
+            waiting[candidate.pod.key] = self._awaited(candidate, is_assigned=assigned is not None)
         return NominationOrder(nodes, waiting, _unions(nodes_by_term.values()))
 
     def _terms(self, candidate: _Candidate) -> set[int]:
@@ -239,19 +241,37 @@ class _Assignment:
             known = self._feasibilities[id(group)] = [f for f in evaluated if f is not None]
         return known
 
+    def _awaited(self, candidate: _Candidate, *, is_assigned: bool) -> frozenset[str]:
+        """The nodes that the pod should wait for, as in :class:`NominationOrder`."""
+        if is_assigned:
+            apart = _prefers_to_be_apart(candidate.group.pod_group)
+            return self._missing_nodes(candidate.group) if apart else frozenset()
+        return self._missing_domains(candidate) if candidate.group.rules.topology_spread else frozenset()
+
     def _missing_domains(self, candidate: _Candidate) -> frozenset[str]:
         """Nodes that aren't open, planned for pods of the group, in other domains than the pod's own node."""
         own = self._domains(candidate, self._index[self._planned[candidate.pod.key]])
-        missing = set()
-        for _, keys in candidate.group.sizes:
-            for key in keys:
-                node = self._index.get(self._planned.get(key, ""))
-                if node is not None and node not in self._open and self._domains(candidate, node) != own:
-                    missing.add(self._name(node))
-        return frozenset(missing)
+        index = self._index
+        return frozenset(
+            name for name in self._missing_nodes(candidate.group) if self._domains(candidate, index[name]) != own
+        )
+
+    def _missing_nodes(self, group: PendingGroup) -> frozenset[str]:
+        """Nodes that aren't open, planned for pods of the group."""
+        known = self._missing.get(id(group))
+        if known is None:
+            planned = (self._index.get(self._planned.get(key, "")) for _, keys in group.sizes for key in keys)
+            missing = frozenset(self._name(node) for node in planned if node is not None and node not in self._open)
+            known = self._missing[id(group)] = missing
+        return known
 
     def _name(self, node: int) -> str:
         return self._checker.state_nodes.nodes[node].name
+
+
+def _prefers_to_be_apart(group: PodGroup) -> bool:
+    """Whether the group's pods prefer other nodes, or other domains, than one another."""
+    return bool(group.preferred_spread_constraints or group.preferred_anti_affinity)
 
 
 def _depends_on_other_nodes(group: PodGroup) -> bool:

@@ -46,11 +46,13 @@ class Packer:
     """Packs items into bins. Bins stay open, so later items may use the capacity that is left in them.
 
     ``cheapest_per_pod``: how many replicas share a host that may run only a few of them. True: as many as make a pod
-    cheapest. False: as many as may. ``replica_count_matters`` says whether that makes a difference.
+    cheapest. False: as many as may. ``shares_hosts``: pods that only prefer different hosts share one as is cheapest in
+    any case. ``replica_count_matters`` says whether that makes a difference.
     """
 
-    def __init__(self, bins: Bins, *, cheapest_per_pod: bool = False) -> None:
+    def __init__(self, bins: Bins, *, cheapest_per_pod: bool = False, shares_hosts: bool = True) -> None:
         self.bins = bins
+        self._shares_hosts = shares_hosts
         self.option_sets = OptionSets(bins.launch_options, bins.limits)
         self.replica_count_matters = False
         self._cheapest_per_pod = cheapest_per_pod
@@ -88,13 +90,14 @@ class Packer:
             self.bins.limits,
             options & ~self._needs_min_values,
             cheapest_per_pod=self._cheapest_per_pod,
+            shares_hosts=self._shares_hosts,
         )
         assignment.assign(lots_of(items, hosts=True), self.bins.open)
         self.replica_count_matters |= assignment.replica_count_matters
 
     def _pack_shared(self, items: list[Item], options: Bools) -> None:
         """Packs items that don't limit their own replicas; some may have anti-affinity to other pods."""
-        with_host_rules = [i for i in items if i.feasibility.host.cap]
+        with_host_rules = [i for i in items if i.feasibility.host.own]
         if with_host_rules and len(items) > _FEW_LOTS:
             # with many sizes host rules cost too much time: items with the same rules have nodes of their own
             alike: dict[object, list[Item]] = {}
@@ -102,7 +105,7 @@ class Packer:
                 alike.setdefault((item.feasibility.host.key, item.feasibility.mask_key), []).append(item)
             for members in alike.values():
                 self._pack_lots(lots_of(members, hosts=False), options, hosts=False)
-            items = [i for i in items if not i.feasibility.host.cap]
+            items = [i for i in items if not i.feasibility.host.own]
             self._fill_residual(items)
             with_host_rules = []
         self._pack_lots(lots_of(items, hosts=bool(with_host_rules)), options, hosts=bool(with_host_rules))
@@ -193,7 +196,7 @@ class Packer:
 def _limits_own_replicas(item: Item) -> bool:
     """Whether a host may run only so many pods of the item: anti-affinity or spread over hosts, or host ports."""
     host = item.feasibility.host
-    return any(term in host.match for term in host.cap)
+    return any(term in host.match for term in host.own)
 
 
 def _is_allowed(feasibility: Feasibility, option: int, custom: int) -> bool:

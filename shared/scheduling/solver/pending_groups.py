@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.solver.preferred_hosts import PreferredHosts
     from shared.scheduling.topology.domain_counts import HostRules
     from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker, Pins
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
@@ -65,8 +66,10 @@ class PendingGroups:
         topology: Topology,
         groups: Sequence[tuple[PodGroup, list[SizedPods]]],
         policies: SchedulingPolicies,
+        preferred_hosts: PreferredHosts,
     ) -> None:
         self._checker = checker
+        self._preferred_hosts = preferred_hosts
         self._topology = topology
         self._groups = groups
         self._ignores_preferences = policies.preference_policy == "Ignore"
@@ -98,14 +101,19 @@ class PendingGroups:
             required_anti_affinity=self._domain_terms(pods.anti_affinity),
             affinity=self._domain_terms(affinity),
         )
-        host = self._topology.host_rules(
-            pods,
-            [t for t in anti_affinity if t.topology_key == HOSTNAME],
-            [s for s in spread if s.term.topology_key == HOSTNAME],
-        )
+        host = self._host_rules(pods, preferences, sizes)
         host_affinity = tuple(sorted(self._topology.host_term(t) for t in affinity if t.topology_key == HOSTNAME))
         ordered = sorted(sizes, key=lambda s: ([-int(x) for x in s[0]], s[1][0]))
         return PendingGroup(pods, preferences, requirements(pods, preferences), host, rules, host_affinity, ordered)
+
+    def _host_rules(self, pods: PodGroup, preferences: Preferences, sizes: Sizes) -> HostRules:
+        """The rules over hosts, with the preferences that still count and may limit how many pods share a host."""
+        required = self._topology.host_rules(pods)
+        wanted = self._topology.host_limits(required.match, preferences.anti_affinity, preferences.spread_constraints)
+        if not wanted:
+            return required
+        limits = self._preferred_hosts.limits(wanted, required.match, [requests for requests, _ in sizes])
+        return replace(required, preferred=limits)
 
     def _topology_spread(self, pods: PodGroup, spread: Sequence[SpreadConstraint]) -> dict[int, TopologySpread]:
         by_term: dict[int, TopologySpread] = {}

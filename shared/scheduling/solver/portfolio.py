@@ -6,6 +6,8 @@ plans that starts best, and others are tried only where they have a chance:
 - Where pods are few and their rules are about zones or other domains, counted plans that prefer one domain each.
 - Where hosts may run more replicas than is cheapest, a counted plan with fewer of them on each.
 - Where pods are left out, or rules meet that counting serves badly, first fit, as in Karpenter.
+- Where pods are left out that have preferences, all of these without preferences.
+- Where pods prefer different hosts, one host each, if that costs hardly more.
 
 Counting takes rounds, which relax one preference each.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from shared.api.labels import ZONE
 from shared.scheduling.solver.domain_assignment import DomainAssignment
@@ -118,6 +121,8 @@ _SEARCH_STEPS_MANY_PODS = 80
 _FIRST_FIT_PODS = 5000
 """Up to so many pods, first fit is tried where the counted plan leaves some out."""
 _MAX_PREFERRED_DOMAINS = 5
+_PRICE_OF_MORE_HOSTS = 1.05
+"""Pods that prefer different hosts get one each, if that costs no more than so much of the price with shared hosts."""
 _IMPROVED_AT_LIMITS = 4
 """Where NodePool limits leave pods out, so many plans are improved: smaller nodes may leave capacity for them."""
 
@@ -129,9 +134,37 @@ def best_plan(
     policies: SchedulingPolicies,
 ) -> Plan:
     """The plan that leaves out the fewest pods, then relaxes the fewest preferences, then costs least."""
-    portfolio = _Portfolio(
-        lambda domain, cheapest: Plan(checker, namespaces, groups, policies, domain, cheapest_per_pod=cheapest)
-    )
+
+    def planned(policies: SchedulingPolicies, *, one_host_each: bool = False) -> Plan:
+        return _best_of(
+            _Portfolio(
+                lambda domain, cheapest: Plan(
+                    checker,
+                    namespaces,
+                    groups,
+                    policies,
+                    domain,
+                    cheapest_per_pod=cheapest,
+                    one_host_each=one_host_each,
+                )
+            )
+        )
+
+    plan = planned(policies)
+    if policies.preference_policy == "Ignore" or not any(group.has_preferences for group, _ in groups):
+        return plan
+    if plan.unscheduled and _leaves_feasible_pods_out(plan):
+        # nodes that were chosen for preferences may use up a limit that runs all pods without them
+        plan = min(plan, planned(replace(policies, preference_policy="Ignore")), key=Plan.rank)
+    elif plan.preferred_hosts.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
+        apart = planned(policies, one_host_each=True)
+        if apart.rank()[:2] <= plan.rank()[:2] and apart.price() <= _PRICE_OF_MORE_HOSTS * plan.price():
+            plan = apart
+    return plan
+
+
+def _best_of(portfolio: _Portfolio) -> Plan:
+    """The best plan of a portfolio, improved."""
     if _is_single_pod_at_least_price(portfolio.counted):
         return portfolio.counted
     improved = portfolio.plans_to_improve()

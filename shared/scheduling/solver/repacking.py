@@ -186,7 +186,7 @@ class _Search:
         self._lots = lots
         self._options = options
         self._free = bound.launch_options.free
-        self._has_host_rules = any(lot.feasibility.host.cap for lot in lots)
+        self._has_host_rules = any(lot.feasibility.host.own for lot in lots)
         self._requests = np.stack([lot.requests for lot in lots])
         bounds = [bound.of(lot.feasibility, lot.requests) for lot in lots]
         self._shares = np.stack([shares for shares, _ in bounds])
@@ -318,6 +318,6 @@ class _Search:
             if n:
                 for term, weight in lot.feasibility.host.match.items():
                     present[term] = present.get(term, 0) + weight * n
-                for term, cap in lot.feasibility.host.cap.items():
+                for term, cap in lot.feasibility.host.own.items():
                     caps[term] = min(caps.get(term, cap), cap)
         return all(present.get(term, 0) <= cap for term, cap in caps.items())

@@ -63,7 +63,7 @@ class Residual:
             return
         room = fits.counts[bins]
         host_rules = lot.feasibility.host
-        if host_rules.match or host_rules.cap:
+        if host_rules.match or host_rules.own:
             self._hosts.restrict(room, host_rules, bins)
         counts = np.minimum(room, lot.count - (np.cumsum(room) - room))
         filled = np.flatnonzero(counts > 0)

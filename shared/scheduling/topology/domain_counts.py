@@ -6,8 +6,8 @@ are bound.
 
 Rules about hosts, which are domains too, are counted for many hosts at once. Such a rule limits how many pods that a
 term matches may run on the host of a pod with the rule: anti-affinity allows the pod itself only, a spread over hosts
-maxSkew pods, a host port one. All rules are symmetric: a pod may not go to a host where a running pod's rule would be
-violated.
+maxSkew pods, a host port one. Required rules are symmetric: a pod may not go to a host where a running pod's rule would
+be violated. A preference only limits where its own pod goes.
 """
 
 from __future__ import annotations
@@ -35,16 +35,28 @@ NO_CAP = 1 << 30
 class HostRules(Struct, eq=False, dict=True):
     """A pod's part in rules about hosts, by term.
 
-    ``match``: how many pods it counts for. ``cap``: how many pods of the term its host may have.
+    ``match``: how many pods it counts for. ``cap``: how many pods of the term its host may have, also after it came.
+    ``preferred``: how many the host may have, with the pod, when the pod chooses it.
     """
 
     match: Mapping[int, int] = {}
     cap: Mapping[int, int] = {}
+    preferred: Mapping[int, int] = {}
 
     @cached_property
-    def key(self) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
+    def own(self) -> Mapping[int, int]:
+        """The limits of the pod's own choice: the required and the preferred ones."""
+        if not self.preferred:
+            return self.cap
+        own = dict(self.cap)
+        for term, limit in self.preferred.items():
+            own[term] = min(own.get(term, limit), limit)
+        return own
+
+    @cached_property
+    def key(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """A hashable form: equal for equal rules."""
-        return tuple(sorted(self.match.items())), tuple(sorted(self.cap.items()))
+        return tuple(tuple(sorted(limits.items())) for limits in (self.match, self.cap, self.preferred))
 
 
 class HostCounts:
@@ -60,14 +72,14 @@ class HostCounts:
         at = slice(None) if hosts is None else hosts
         for term, weight in rules.match.items():
             caps = self.caps.get(term)
-            own_cap = rules.cap.get(term, NO_CAP)
+            own_cap = rules.own.get(term, NO_CAP)
             if caps is None and own_cap == NO_CAP:
                 continue
             limit = own_cap if caps is None else np.minimum(caps[at], own_cap)
             present = self.present.get(term)
             left = np.maximum(limit if present is None else limit - present[at], 0)
             np.minimum(fits, left if weight == 1 else left // weight, out=fits)
-        for term, cap in rules.cap.items():
+        for term, cap in rules.own.items():
             present = self.present.get(term)
             if term not in rules.match and present is not None:
                 fits[present[at] > cap] = 0

@@ -57,6 +57,16 @@ class PodGroup(Struct, kw_only=True, eq=False):
     mounted_volumes: frozenset[MountedVolume] = frozenset()
     volume_labels: frozenset[str] = frozenset()
 
+    @property
+    def has_preferences(self) -> bool:
+        """Whether its pods prefer some nodes to others, taints apart."""
+        return bool(
+            self.preferred_node_affinity
+            or self.preferred_affinity
+            or self.preferred_anti_affinity
+            or self.preferred_spread_constraints
+        )
+
 
 class SizedPods(MutableStruct):
     """Pods of one group with equal requests, by key (namespace/name), in order."""

@@ -120,20 +120,29 @@ class Topology:
 
     # --- rules of a group ---
 
-    def host_rules(
-        self, group: PodGroup, anti_affinity: Iterable[TopologyTerm], spread_constraints: Iterable[SpreadConstraint]
-    ) -> HostRules:
-        """The rules over hosts of a group's pods."""
+    def host_rules(self, group: PodGroup) -> HostRules:
+        """The required rules over hosts of a group's pods, and host ports."""
         match = self.host_terms.matching(group.namespace, group.labels)
-        cap: dict[int, int] = {}
-        for term in anti_affinity:
-            number = self.host_term(term)
-            cap[number] = min(cap.get(number, 1), 1 if number in match else 0)
-        for spread in spread_constraints:
-            number = self.host_term(spread.term)
-            cap[number] = min(cap.get(number, spread.max_skew), spread.max_skew)
         ports = self._port_rules(group.ports)
+        cap = self.host_limits(match, group.anti_affinity, group.spread_constraints)
         return HostRules({**match, **ports}, {**cap, **ports})
+
+    def host_limits(
+        self,
+        match: Mapping[int, int],
+        anti_affinity: Iterable[TopologyTerm],
+        spread_constraints: Iterable[SpreadConstraint],
+    ) -> dict[int, int]:
+        """How many pods of each host term these rules allow on the host of a pod that matches ``match``."""
+        limits: dict[int, int] = {}
+        for term in anti_affinity:
+            if term.topology_key == HOSTNAME:
+                limits[self.host_term(term)] = 1 if self.host_term(term) in match else 0
+        for spread in spread_constraints:
+            if spread.term.topology_key == HOSTNAME:
+                number = self.host_term(spread.term)
+                limits[number] = min(limits.get(number, spread.max_skew), spread.max_skew)
+        return limits
 
     def topology_spread(
         self, spread: SpreadConstraint, alternatives: Sequence[Requirements], tolerations: tuple[Toleration, ...]

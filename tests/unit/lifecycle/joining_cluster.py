@@ -44,6 +44,17 @@ ALONE: dict[str, Any] = {
     }
 }
 
+APART: dict[str, Any] = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": names.HOSTNAME,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+
 
 def pod(
     name: str,

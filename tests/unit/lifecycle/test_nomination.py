@@ -15,7 +15,7 @@ from shared.api.kubernetes import DaemonSet, Pod, Taint
 from shared.api.nodeclaim import ResourceRequests
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.scheduling.state.nominations import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
-from tests.unit.lifecycle.joining_cluster import ALONE, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
+from tests.unit.lifecycle.joining_cluster import ALONE, APART, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
 
 if TYPE_CHECKING:
     from functions.lifecycle.nomination import PodNominations
@@ -266,3 +266,22 @@ def test_a_pod_whose_node_selector_no_longer_fits_is_not_nominated() -> None:
     nominations = cluster.nominate()
     assert by_node(nominations) == {}
     assert nominations.released == {"node-c1"}
+
+
+def test_a_node_waits_for_the_other_nodes_of_pods_that_prefer_to_be_apart() -> None:
+    cluster = Cluster(pod("web-1", **APART), pod("web-2", **APART), pod("plain"))
+    cluster.joined("c1", "web-1")
+    cluster.claim("c2", "web-2")
+    cluster.joined("c3", "plain")
+    assert cluster.nominate().released == {"node-c3"}
+    together = Cluster(pod("web-1", **APART), pod("web-2", **APART))
+    together.joined("c1", "web-1", ready_for=4 * SECOND)
+    together.joined("c2", "web-2")
+    assert by_node(together.nominate()) == {"node-c1": ["web-1"], "node-c2": ["web-2"]}
+
+
+def test_a_node_waits_for_pods_that_prefer_to_be_apart_for_seconds_only() -> None:
+    cluster = Cluster(pod("web-1", **APART), pod("web-2", **APART))
+    cluster.joined("c1", "web-1", ready_for=MAX_WAIT)
+    cluster.claim("c2", "web-2")
+    assert cluster.nominate().released == {"node-c1"}
