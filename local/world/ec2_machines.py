@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 KUBELET_THREADS = 8
 MACHINES_PER_THREAD = 512
 _DEFAULT_ROOT_GIB = 20
-_ATTACHMENTS = 28
-"""EBS volumes and interfaces that share a Nitro instance's slots; the root volume takes one."""
+_ATTACHMENTS = 27
+"""EBS volumes of a Nitro instance that has one network interface, where EC2 doesn't say."""
 _NEURON, _NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 _BRANCH_INTERFACES = "vpc.amazonaws.com/pod-eni"
 _FABRIC = "vpc.amazonaws.com/efa"
@@ -112,10 +112,18 @@ def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
         spot=instance.lifecycle == "spot",
         root_gib=_DEFAULT_ROOT_GIB if root is None else _size(instance, root),
         nvme_gib=int(type_info.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
-        max_volumes=max(1, _ATTACHMENTS - interfaces - 1),
+        max_volumes=_max_volumes(type_info, interfaces, len(instance.block_device_mapping)),
         kubernetes_version=_kubernetes_version(instance),
         devices=_devices(type_info, fabric=getattr(instance, "efa_interfaces", 0)),
     )
+
+
+def _max_volumes(type_info: dict[str, Any], interfaces: int, own_volumes: int) -> int:
+    """What the EBS driver writes into the CSINode: EC2's limit less the node's own volumes and its second interface."""
+    ebs = type_info.get("EbsInfo", {})
+    shared = ebs.get("AttachmentLimitType", "shared") == "shared"
+    limit = int(ebs.get("MaximumEbsAttachments", _ATTACHMENTS))
+    return max(1, limit - max(1, own_volumes) - (1 if shared and interfaces > 1 else 0))
 
 
 def _kubernetes_version(instance: Any) -> str:  # noqa: ANN401 - moto's

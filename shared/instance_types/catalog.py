@@ -42,7 +42,8 @@ class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     """The hardware of an instance type. Zero: it has none, or EC2 doesn't report it.
 
     ``interfaces`` are those of the default network card, the only one that the VPC CNI uses. ``addresses`` is IPv4
-    addresses per interface. ``capacity_types`` is a subset of spot and on-demand.
+    addresses per interface. ``capacity_types`` is a subset of spot and on-demand. ``ebs_attachments`` is the greatest
+    number of EBS volumes, with one network interface; ``shared_attachments``: each further interface takes one of them.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     accelerators: tuple[Device, ...] = ()
     neurons: tuple[Device, ...] = ()
     capacity_types: tuple[str, ...] = ()
+    ebs_attachments: int = 0
+    shared_attachments: bool = True
 
 
 class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):

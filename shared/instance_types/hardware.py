@@ -65,6 +65,8 @@ def parse_hardware(info: InstanceTypeInfoTypeDef) -> Hardware | None:
         gpus=_gpus(info.get("GpuInfo", {}).get("Gpus", [])),
         accelerators=_accelerators(info.get("InferenceAcceleratorInfo", {}).get("Accelerators", [])),
         neurons=_neurons(info.get("NeuronInfo", {}).get("NeuronDevices", [])),
+        ebs_attachments=ebs.get("MaximumEbsAttachments", 0),
+        shared_attachments=ebs.get("AttachmentLimitType", "shared") == "shared",
         capacity_types=tuple(sorted(c for c in info.get("SupportedUsageClasses", []) if c in _USAGE_CLASSES)),
     )
 

@@ -72,7 +72,8 @@ class Offering:
 class InstanceType:
     """An instance type: its labels (one value each), its resources as exact integers, and its offerings.
 
-    ``overhead`` is what the kubelet and the system reserve; pods get ``capacity - overhead``.
+    ``overhead`` is what the kubelet and the system reserve; pods get ``capacity - overhead``. ``volumes`` is how many
+    EBS volumes pods may attach; None: not known.
     """
 
     name: str
@@ -80,6 +81,7 @@ class InstanceType:
     capacity: Resources
     overhead: Resources
     offerings: tuple[Offering, ...]
+    volumes: int | None = None
 
     @cached_property
     def allocatable(self) -> Resources:

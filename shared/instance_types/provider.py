@@ -14,6 +14,7 @@ from shared import runtime
 from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
 from shared.instance_types import allocatable
+from shared.instance_types.attachable_volumes import attachable_volumes
 from shared.instance_types.instance_type import (
     InstanceType,
     ami_for,
@@ -90,6 +91,7 @@ def build_instance_types(
                 capacity=capacity,
                 overhead=allocatable.overhead(hardware, family, settings, capacity),
                 offerings=offerings,
+                volumes=attachable_volumes(hardware, own_volumes=len(spec.block_device_mappings or family.volumes)),
             )
         )
     return tuple(sorted(instance_types, key=lambda t: t.name))

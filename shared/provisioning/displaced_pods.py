@@ -95,7 +95,9 @@ def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster
         return None
     for loss in proven:
         logger.warning(
-            "A machine had no room for pods that it was launched for",
+            "A machine refused pods that it was launched for"
+            if loss.refused and not loss.kept_out
+            else "A machine had no room for pods that it was launched for",
             extra={"nodeclaim": loss.claim.name, "pods": loss.pods, "machines": len(after[loss.workload])},
         )
     return displacements.brake(snapshot, after, new_pods)
@@ -116,7 +118,7 @@ def _proven(client: Client, possible: Iterable[PossibleLoss], pods: dict[str, Po
     lookups = 0
     proven: list[PossibleLoss] = []
     for loss in possible:
-        if loss.kept_out:
+        if loss.needs_no_proof:
             proven.append(loss)
             continue
         for key in loss.pods:

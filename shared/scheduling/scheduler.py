@@ -31,7 +31,7 @@ from shared.scheduling.state.launch_options import build_launch_options
 from shared.scheduling.state.nominations import nominate
 from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes, pods_by_node
 from shared.scheduling.topology.feasibility import FeasibilityChecker
-from shared.scheduling.topology.pod_groups import group_pods
+from shared.scheduling.topology.pod_groups import count_volumes, group_pods
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class _Placer(Struct, kw_only=True, eq=False):
         problem = self.problem
         state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
         grouped = group_pods(pods, self.namespaces, self.storage)
+        count_volumes(grouped)
         launch_options = build_launch_options(
             problem.snapshot.node_pools,
             problem.instance_types if instance_types is None else instance_types,

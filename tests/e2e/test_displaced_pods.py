@@ -13,7 +13,9 @@ from local.world.sample_objects import deployment
 from shared.api.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from local.kubernetes.objects import Obj
+    from collections.abc import Callable
+
+    from local.kubernetes.objects import Change, Obj
     from local.world import World
 
 LIMIT = timedelta(minutes=10)
@@ -136,3 +138,46 @@ def test_only_preemption_by_daemons_is_braked(spot_default: World, preemptor: st
     created = len(world.timeline.of("claim created")) - before
     assert created <= most_claims
     assert created > 3 or preemptor == "agent"
+
+
+def taint_new_nodes(world: World, until: Callable[[Obj], bool]) -> None:
+    """What a policy agent does: each new node gets a taint that its NodePool doesn't know, and keeps it."""
+
+    def add_taint(change: Change) -> None:
+        node = change.object
+        if change.kind.kind == "Node" and change.type == "ADDED" and until(node):
+            taints = [*(node["spec"].get("taints") or []), {"key": "example.com/unscanned", "effect": "NoSchedule"}]
+            world.store.patch(kinds.NODES, node["metadata"]["name"], {"spec": {"taints": taints}})
+
+    world.store.subscribe(add_taint)
+
+
+def refusals(world: World) -> list[str]:
+    return [
+        e["message"]
+        for e in world.store.list(kinds.EVENTS)
+        if e["reason"] == "FailedScheduling" and "didn't bind them there" in e["message"]
+    ]
+
+
+def test_a_pod_that_two_of_its_nodes_refused_gets_no_third_for_half_an_hour(spot_default: World) -> None:
+    world = spot_default
+    taint_new_nodes(world, lambda _: True)
+    world.apply(deployment("web", 1, {"cpu": "700m", "memory": "256Mi"}))
+    world.run_for(timedelta(minutes=25))
+    claims = [entry.name for entry in world.timeline.of("claim created")]
+    assert len(claims) == 2
+    (message,) = set(refusals(world))
+    assert all(name in message for name in claims)
+    world.run_for(timedelta(minutes=25))
+    assert 2 < len(world.timeline.of("claim created")) <= 4
+
+
+def test_the_other_pods_of_a_pool_get_nodes_while_one_is_refused(spot_default: World) -> None:
+    world = spot_default
+    taint_new_nodes(world, lambda _: not any(p["metadata"]["labels"]["app"] == "shop" for p in world.pods()))
+    world.apply(deployment("web", 1, {"cpu": "700m", "memory": "256Mi"}))
+    world.run_for(timedelta(minutes=8))
+    assert len(world.timeline.of("claim created")) == 2
+    world.apply(deployment("shop", 3, {"cpu": "900m", "memory": "256Mi"}))
+    world.run_until(lambda: len(world.pods(phase="Running")) >= 3, limit=LIMIT)

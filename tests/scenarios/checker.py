@@ -223,8 +223,8 @@ class _ClaimCheck:
         if not all(expression(r, labels) for r in self._requirements):
             self._say(f"{offering} is not allowed by the pool")
             return False
-        load, ports = self._cluster.daemon_load(labels, self._taints)
         size, overhead = self._cluster.sizes(name)
+        load, ports = self._cluster.daemon_load(labels, self._taints, size)
         need = plus(total, load)
         short = [resource for resource, v in need.items() if v > size[resource] - overhead[resource] and v > 0]
         if short:

@@ -128,13 +128,21 @@ class Cluster:
                     variants.append((name, labels, o["price"]))
         return variants
 
-    def daemon_load(self, labels: Raw, taints: list[Raw]) -> tuple[Counter[str], HostPorts]:
-        """What DaemonSets take of a node: requests and host ports."""
+    def daemon_load(
+        self, labels: Raw, taints: list[Raw], size: Counter[str] | None = None
+    ) -> tuple[Counter[str], HostPorts]:
+        """What DaemonSets take of a node: requests and host ports.
+
+        ``size`` is that of a new node: the pod of a DaemonSet whose device it doesn't have stays pending.
+        """
         total: Counter[str] = Counter()
         ports: HostPorts = []
         for daemon in self.daemons:
             spec = daemon["spec"]["template"]["spec"]
-            if node_affinity_matches(spec, labels) and not repelled(spec, taints):
+            lacking = size is not None and any(
+                v and "/" in resource and not size[resource] for resource, v in requests(spec).items()
+            )
+            if node_affinity_matches(spec, labels) and not repelled(spec, taints) and not lacking:
                 total = plus(total, requests(spec))
                 ports += ports_of(spec)
         return total, ports

@@ -35,7 +35,7 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
         return
     if kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(obj.setdefault("spec", {}))
-        pod_strategy.default_requests(obj["spec"])
+        pod_strategy.default_pod_only(obj["spec"])
         limit_ranger.admit(obj, storage.list(kinds.LIMIT_RANGES, namespace=obj["metadata"]["namespace"]))
         pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES), storage.now())
         return
@@ -128,7 +128,7 @@ def on_update(kind: Kind, new: Obj, old: Obj, storage: ObjectStorage, subresourc
         definition.prune_and_default(new)
     elif kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(new.setdefault("spec", {}))
-        pod_strategy.default_requests(new["spec"])
+        pod_strategy.default_pod_only(new["spec"])
         if subresource:
             pod_strategy.default_status(new.setdefault("status", {}), old.get("status") or {})
         else:

@@ -41,13 +41,14 @@ def default_spec(spec: Obj) -> None:
         set_canonical(container.setdefault("resources", {}), "requests", "limits")
         for port in container.get("ports") or []:
             port.setdefault("protocol", "TCP")
-            if spec.get("hostNetwork"):
-                port.setdefault("hostPort", port.get("containerPort"))
 
 
-def default_requests(spec: Obj) -> None:
-    """Set the requests of a pod that are absent to their limits, in place. A pod template keeps them absent."""
+def default_pod_only(spec: Obj) -> None:
+    """Fill in, in place, what a pod gets and a template doesn't: requests from limits, ports of the host network."""
     for container in containers(spec):
+        if spec.get("hostNetwork"):
+            for port in container.get("ports") or []:
+                port["hostPort"] = port.get("hostPort") or port.get("containerPort")
         resources = container["resources"]
         if limits := resources.get("limits"):
             resources["requests"] = {**limits, **(resources.get("requests") or {})}

@@ -13,6 +13,7 @@ import numpy as np
 
 from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
+from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import Requirements, intersect, node_selector_requirements, only
 from shared.scheduling.solver.fit import holds_each
 from shared.scheduling.solver.settling import group_alike, options_by_price
@@ -87,7 +88,11 @@ def _planned(
         pods=tuple(pods),
         instance_types=shared.instance_types,
         requirements=shared.requirements,
-        requests={name: int(amount) for name, amount in zip(launch_options.resources, total, strict=True) if amount},
+        requests={
+            name: int(amount)
+            for name, amount in zip(launch_options.resources, total, strict=True)
+            if amount and name != ATTACHED_VOLUMES
+        },
         labels=shared.labels,
         taints=template.taints,
         cheapest=shared.cheapest,

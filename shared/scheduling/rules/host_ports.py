@@ -1,4 +1,8 @@
-"""The host ports that a pod takes, and whether they conflict. Source: kube-scheduler's NodePorts plugin."""
+"""The host ports that a pod takes, and whether they conflict. Source: kube-scheduler's NodePorts plugin.
+
+On the host network every container port is a host port. The API server writes it into pods, but since Kubernetes 1.28
+not into pod templates.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def host_ports(spec: PodSpec) -> frozenset[HostPort]:
-    """The host ports of a pod as (protocol, address, port); address "" stands for all addresses."""
+    """The host ports of a pod, or of a template's pods, as (protocol, address, port); "" stands for all addresses."""
     wildcards = {"", "0.0.0.0", "::"}  # noqa: S104 (compared with, never bound to)
     return frozenset(
-        (port.protocol or "TCP", "" if port.host_ip in wildcards else port.host_ip, port.host_port)
+        (port.protocol or "TCP", "" if port.host_ip in wildcards else port.host_ip, number)
         for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
         for port in container.ports
-        if port.host_port
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
 
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     """CSI driver, and the volume's handle, or its claim while it is unbound."""
     Topologies = tuple[Requirements, ...]
 
+EBS_DRIVER = "ebs.csi.aws.com"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_EBS = "ebs.csi.aws.com"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _STORAGE = "storage"
 _AVAILABLE = frozenset({"Available", ""})
@@ -199,7 +199,7 @@ def _mounted_volume(volume: PersistentVolume) -> MountedVolume:
     if volume.spec.csi is not None:
         return volume.spec.csi.driver, volume.spec.csi.volume_handle
     if volume.spec.aws_elastic_block_store is not None:
-        return _EBS, volume.spec.aws_elastic_block_store.volume_id.rpartition("/")[2]
+        return EBS_DRIVER, volume.spec.aws_elastic_block_store.volume_id.rpartition("/")[2]
     return "", volume.metadata.name
 
 

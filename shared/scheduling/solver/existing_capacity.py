@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES, NO_LIMIT
 from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.solver.fit import pod_count
 from shared.scheduling.topology.domain_counts import HostCounts
@@ -36,6 +37,8 @@ class ExistingCapacity:
         count = len(state_nodes.nodes)
         available = [[node.available.get(r, 0) for r in resources] for node in state_nodes.nodes]
         self._available = np.array(available, np.int64).reshape(count, len(resources))
+        if ATTACHED_VOLUMES in resources:
+            self._available[:, resources.index(ATTACHED_VOLUMES)] = NO_LIMIT  # counted by name, in _may_mount
         self.host_counts = HostCounts(count)
         self._ports: list[frozenset[HostPort]] = [node.ports for node in state_nodes.nodes]
         self.content: dict[int, Content] = {}

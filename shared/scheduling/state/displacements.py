@@ -1,5 +1,8 @@
 """Pods that lost the machines launched for them, and the brake against launching the same machine again and again.
 
+A new machine may refuse a pod although it has room: a rule, a port or a volume was read wrongly, or something keeps the
+pod away that plans don't know. After two such machines, the pod gets no other within half an hour.
+
 A new machine may have no room for its pod after all: DaemonSet pods request more than planned and preempt it, or the
 kubelet evicts it. Its successor is pending again, and the same machine would be launched again without end. So after
 two such machines in a row, pods of the workload get a larger machine, one pod at a time; after the third, none until
@@ -37,14 +40,21 @@ SAME_SIZE_LIMIT = 2
 """So many machines of a size that the scheduler chose are launched in a row."""
 MACHINE_LIMIT = 3
 """So many machines are launched in a row at all."""
+REFUSAL_LIMIT = 2
+"""So many machines are launched for a pod that they refuse."""
 _MAX_WORKLOADS = 100
+_MAX_REFUSED = 50
 
 
 class LostMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that had no room for a pod which it was launched for; ``allocatable`` as in the NodeClaim's status."""
+    """A machine that had no room for a pod which it was launched for; ``allocatable`` as in the NodeClaim's status.
+
+    ``refused``: it had room, and yet these pods (namespace/name) weren't bound there.
+    """
 
     at: datetime
     allocatable: RawQuantities = {}
+    refused: tuple[str, ...] = ()
 
 
 Record = dict[str, dict[str, LostMachine]]
@@ -55,13 +65,19 @@ class PossibleLoss(Struct, kw_only=True):
     """A NodeClaim whose planned pods (namespace/name) of a workload are missing or terminating.
 
     ``kept_out``: nothing but DaemonSets and planned pods runs there, and yet a planned pod is pending that what is left
-    doesn't hold: no other proof is needed.
+    doesn't hold: no other proof is needed. ``refused``: the pods that are pending although the machine has room.
     """
 
     workload: str
     claim: NodeClaim
     pods: tuple[str, ...]
     kept_out: bool
+    refused: tuple[str, ...] = ()
+
+    @property
+    def needs_no_proof(self) -> bool:
+        """Whether the snapshot proves the loss."""
+        return self.kept_out or bool(self.refused)
 
 
 class Brake(Struct, kw_only=True):
@@ -106,7 +122,8 @@ def with_losses(record: Record, losses: Iterable[PossibleLoss], *, now: datetime
         if (kept := {claim: machine for claim, machine in machines.items() if now - machine.at < WINDOW})
     }
     for loss in losses:
-        machine = LostMachine(at=now, allocatable=loss.claim.status.allocatable)
+        refused = () if loss.kept_out else loss.refused[:_MAX_REFUSED]
+        machine = LostMachine(at=now, allocatable=loss.claim.status.allocatable, refused=refused)
         updated.setdefault(loss.workload, {}).setdefault(loss.claim.name, machine)
     newest = sorted(updated.items(), key=lambda entry: max(m.at for m in entry[1].values()), reverse=True)
     return dict(newest[:_MAX_WORKLOADS])
@@ -117,9 +134,14 @@ def brake(snapshot: Snapshot, record: Record, new_pods: Collection[str]) -> Brak
     enlarged: dict[str, Pod] = {}
     refused: dict[str, UnschedulableReason] = {}
     waiting_for = _claims_on_their_way(snapshot, record)
+    accepted = _accepted_workloads(snapshot, record)
     for pod in sorted((p for p in snapshot.pods if p.key in new_pods), key=lambda p: p.key):
         workload = workload_of(pod)
-        machines = record.get(workload, {})
+        refusing = _refusing(record.get(workload, {}), pod.key, is_accepted=workload in accepted)
+        if len(refusing) >= REFUSAL_LIMIT:
+            refused[pod.key] = UnschedulableReason(message=_refused(refusing))
+            continue
+        machines = {name: m for name, m in record.get(workload, {}).items() if not m.refused}
         if len(machines) < SAME_SIZE_LIMIT:
             continue
         if len(machines) >= MACHINE_LIMIT:
@@ -157,6 +179,7 @@ def _possible_losses(
     """The NodeClaim's possible losses; ``on_node`` are the pods of its node, ``is_closed`` its nomination window."""
     lost: defaultdict[str, list[str]] = defaultdict(list)
     pending: set[str] = set()
+    refused: defaultdict[str, list[str]] = defaultdict(list)
     for key, workload in _planned_of(claim, workloads):
         pod = pods.get(key)
         # A preempted pod may be terminating for as long as machines take to come.
@@ -164,11 +187,15 @@ def _possible_losses(
             lost[workload].append(key)
         elif not pod.spec.node_name and is_closed:
             lost[workload].append(key)
-            if not _fits(pod, claim, on_node):
+            if _fits(pod, claim, on_node):
+                refused[workload].append(key)
+            else:
                 pending.add(workload)
     for workload, keys in lost.items():
         kept_out = workload in pending and _runs_nothing_else(claim, on_node)
-        yield PossibleLoss(workload=workload, claim=claim, pods=tuple(keys), kept_out=kept_out)
+        yield PossibleLoss(
+            workload=workload, claim=claim, pods=tuple(keys), kept_out=kept_out, refused=tuple(refused[workload])
+        )
 
 
 def _planned_of(claim: NodeClaim, workloads: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -207,6 +234,22 @@ def _claims_on_their_way(snapshot: Snapshot, record: Record) -> dict[str, str]:
     }
 
 
+def _accepted_workloads(snapshot: Snapshot, record: Record) -> frozenset[str]:
+    """The workloads of the record that have a pod on a machine of the last half hour: not all machines refuse them."""
+    new_nodes = {claim.status.node_name for claim in snapshot.node_claims if _is_recent(claim, snapshot.taken_at)}
+    bound = (pod for pod in snapshot.pods if pod.spec.node_name in new_nodes)
+    return frozenset(workload for pod in bound if (workload := workload_of(pod)) in record)
+
+
+def _refusing(machines: Mapping[str, LostMachine], pod: str, *, is_accepted: bool) -> dict[str, LostMachine]:
+    """The machines that refused the pod; if none accepts its workload, those that refused any pod of it."""
+    return {
+        name: machine
+        for name, machine in machines.items()
+        if pod in machine.refused or (machine.refused and not is_accepted)
+    }
+
+
 def _with_more_overhead(pod: Pod, machines: Iterable[LostMachine]) -> Pod:
     """The pod as if it needed all CPU and memory of the largest lost machine besides its own."""
     overhead = dict.fromkeys((CPU, MEMORY), 0)
@@ -228,6 +271,15 @@ def _too_many_machines(machines: Mapping[str, LostMachine]) -> str:
     return (
         f"{_losses(machines)}, so no other is launched before {again:%H:%M} UTC: compare the requests of the pods and "
         "of the DaemonSets with what they use"
+    )
+
+
+def _refused(machines: Mapping[str, LostMachine]) -> str:
+    again = min(machine.at for machine in machines.values()) + WINDOW
+    return (
+        f"{len(machines)} nodes that were launched for pods of this workload had room for them, and yet kube-scheduler "
+        f"didn't bind them there ({', '.join(sorted(machines))}), so no other is launched before {again:%H:%M} UTC: "
+        "the events of the pod and of the nodes say what keeps them apart"
     )
 
 

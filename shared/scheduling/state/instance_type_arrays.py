@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE, normalize_key
+from shared.scheduling.rules.attached_volumes import NO_LIMIT
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -65,13 +66,14 @@ class InstanceTypeArrays(Struct, eq=False, kw_only=True):
 
     ``price`` is the effective price: instance types x offerings in USD per hour, inf where unavailable; ``offered``
     includes unavailable offerings. ``charged`` is what AWS charges for the offering of that effective price,
-    and ``volume_price`` the part of it that the node's volumes cost.
+    and ``volume_price`` the part of it that the node's volumes cost. ``volumes`` is how many EBS volumes pods attach.
     """
 
     names: tuple[str, ...]
     resources: tuple[str, ...]
     allocatable: Ints
     capacity: Ints
+    volumes: Ints
     price: NDArray[np.float64]
     charged: NDArray[np.float64]
     volume_price: NDArray[np.float64]
@@ -145,6 +147,7 @@ def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
         resources=resources,
         allocatable=_amounts([t.allocatable for t in types], resources),
         capacity=_amounts([t.capacity for t in types], resources),
+        volumes=np.array([NO_LIMIT if t.volumes is None else t.volumes for t in types], np.int64),
         price=price,
         charged=charged,
         volume_price=volume_price,

@@ -13,9 +13,10 @@ import numpy as np
 
 from shared.api.labels import HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL
 from shared.api.nodepool import NODE_GROUP_KIND
-from shared.api.quantity import QuantityError, Resources, parse_resources
+from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, QuantityError, Resources, parse_resources
 from shared.api.spot import spot_options
 from shared.instance_types.instance_type import is_bare_metal
+from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import (
     ABSENT,
     RequirementError,
@@ -51,6 +52,7 @@ BARE_METAL_PENALTY = 10_000.0
 
 The launch leaves bare metal out if a NodeClaim allows other types, as in Karpenter, so its price isn't to be had."""
 
+_OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS, EPHEMERAL_STORAGE})
 _UNKNOWN_HOSTNAME = "\0"
 """The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
 
@@ -239,12 +241,16 @@ def _pool_arrays(
         wide[:, columns] = by_type[types]
         return wide
 
+    wide_free = widened(free)
+    if ATTACHED_VOLUMES in resources:
+        wide_free[:, resources.index(ATTACHED_VOLUMES)] = arrays.volumes[types]
+
     wide_price = np.full((len(types), len(offerings)), np.inf)
     penalty = _penalty([arrays.names[t] for t in types.tolist()])
     wide_price[:, [offerings.index(o) for o in arrays.offerings]] = price[types] * penalty[:, None]
     return _PoolArrays(
         types=types,
-        free=widened(free),
+        free=wide_free,
         capacity=widened(arrays.capacity),
         price=wide_price,
         penalty=penalty,
@@ -261,7 +267,10 @@ def _penalty(names: Sequence[str]) -> Floats:
 def _daemon_overhead(
     usable: _UsablePool, offerings: Bools, daemons: Sequence[DaemonSetPod]
 ) -> tuple[Ints, Bools, list[tuple[frozenset[HostPort], Bools]]]:
-    """What DaemonSets request of each instance type, which types lack a resource of theirs, and their host ports."""
+    """What DaemonSets request of each instance type, which types they leave no room on, and their host ports.
+
+    A device that a type doesn't have keeps the DaemonSet's pod pending there, and nothing else.
+    """
     arrays = usable.instance_types
     index = {r: i for i, r in enumerate(arrays.resources)}
     requested = np.zeros(arrays.allocatable.shape, np.int64)
@@ -271,6 +280,8 @@ def _daemon_overhead(
         runs = daemon.runs_on_types(arrays, usable.requirements, usable.pool.spec.template.spec.taints, offerings)
         if runs is None:
             continue
+        for name in (n for n, amount in daemon.requests.items() if amount and n not in _OF_EVERY_NODE):
+            runs = runs & (arrays.allocatable[:, index[name]] > 0) if name in index else np.zeros_like(runs)
         for name, amount in daemon.requests.items():
             if name in index:
                 requested[:, index[name]] += amount * runs

@@ -21,7 +21,7 @@ from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import DELETION_CANDIDATE, same_taint
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
-from shared.scheduling.rules.volume_topology import VolumeError
+from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import (
     LabelColumn,
@@ -122,7 +122,7 @@ def build_state_nodes(
 ) -> StateNodes:
     """The state of all nodes; those of ``leaving`` or being deleted only count against limits.
 
-    ``instance_types`` by NodePool serve NodeClaims that aren't launched yet.
+    ``instance_types`` by NodePool serve NodeClaims that aren't launched yet, and nodes without a CSINode.
     """
     present = snapshot.derive("present_nodes", lambda: _PresentNodes(snapshot))
     nodes = [p.node for p in present.nodes if not (p.is_leaving or p.is_disrupted) and p.names.isdisjoint(leaving)]
@@ -133,8 +133,21 @@ def build_state_nodes(
         _count(node, usage, node_counts)
         if claim.metadata.deletion_timestamp is None and claim.name not in leaving:
             nodes.append(present.less_pods(node))
+    if snapshot.persistent_volume_claims:
+        nodes = [_with_volume_limits(node, instance_types) for node in nodes]
     nodes.sort(key=lambda node: (not node.initialized, node.name))
     return StateNodes(tuple(nodes), usage, node_counts, leaving_nodes)
+
+
+def _with_volume_limits(node: StateNode, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
+    """The node with the volume limits of its instance type, while it has no CSINode."""
+    if node.volume_limits or node.initialized:
+        return node
+    name = node.labels.get(names.INSTANCE_TYPE, "")
+    of_type = next((t for t in instance_types.get(node.node_pool, ()) if t.name == name), None)
+    if of_type is None or of_type.volumes is None:
+        return node
+    return msgspec.structs.replace(node, volume_limits={EBS_DRIVER: of_type.volumes})
 
 
 def _count(node: StateNode, usage: dict[str, Resources], node_counts: dict[str, int]) -> None:

@@ -6,6 +6,7 @@ kept apart from requirements, as they may have to be relaxed. A pod that can't b
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,11 +15,12 @@ from shared.api.pods import mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
+from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
 from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
 from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
-from shared.scheduling.rules.volume_topology import VolumeError, Volumes
+from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Volumes
 from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
@@ -108,6 +110,21 @@ def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) ->
         else:
             _add_size(sized_pods, requests, names)
     return GroupedPods([(g, sized) for g, sized in groups.values() if isinstance(g, PodGroup)], errors)
+
+
+def count_volumes(grouped: GroupedPods) -> None:
+    """Adds the volumes of each pod to its requests, in place."""
+    if not any(group.mounted_volumes for group, _ in grouped.groups):
+        return
+    users: Counter[MountedVolume] = Counter()
+    for group, sizes in grouped.groups:
+        pods = sum(len(sized.pods) for sized in sizes)
+        for volume in group.mounted_volumes:
+            users[volume] += pods
+    for group, sizes in grouped.groups:
+        own = sum(driver == EBS_DRIVER and users[driver, name] == 1 for driver, name in group.mounted_volumes)
+        for sized in sizes if own else ():
+            sized.requests = {**sized.requests, ATTACHED_VOLUMES: own}
 
 
 def _add_size(sized_pods: list[SizedPods], requests: Resources, names: list[str]) -> None:
