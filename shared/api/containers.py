@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.api.meta import RawQuantities, Struct
+from shared.api.pod_references import ResourceClaimUse
 from shared.api.quantity import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ResourceRequirements(Struct):
 
     requests: RawQuantities = {}
     limits: RawQuantities = {}
+    claims: list[ResourceClaimUse] = []
 
 
 class Container(Struct):

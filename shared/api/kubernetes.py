@@ -27,6 +27,7 @@ from shared.api.meta import (
     namespaced_key,
     namespaced_ref,
 )
+from shared.api.pod_references import PodResourceClaim, PodSchedulingGroup, WorkloadReference
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 """Of node selector requirements, in the order in which they are listed in messages; Gte and Lte are Karpenter's."""
@@ -238,6 +239,9 @@ class PodSpec(Struct):
     scheduling_gates: list[SchedulingGate] = []
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
+    resource_claims: list[PodResourceClaim] = []
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodStatus(Struct):

@@ -36,6 +36,7 @@ NODE_VOLUME_LIMITS = "NodeVolumeLimits"
 VOLUME_BINDING = "VolumeBinding"
 POD_TOPOLOGY_SPREAD = "PodTopologySpread"
 INTER_POD_AFFINITY = "InterPodAffinity"
+DYNAMIC_RESOURCES = "DynamicResources"
 
 _CORDONED = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _VOLUME_PLUGINS = frozenset({VOLUME_BINDING, NODE_VOLUME_LIMITS})

@@ -281,6 +281,7 @@ _PLUGINS = {
     topology_plugins.AFFINITY: queueing_hints.INTER_POD_AFFINITY,
     topology_plugins.ANTI_AFFINITY: queueing_hints.INTER_POD_AFFINITY,
     topology_plugins.EXISTING_ANTI_AFFINITY: queueing_hints.INTER_POD_AFFINITY,
+    node_plugins.UNALLOCATED_CLAIMS: queueing_hints.DYNAMIC_RESOURCES,
 }
 
 

@@ -18,6 +18,7 @@ from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
 from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
 from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
+from shared.scheduling.rules.unsupported_fields import unsupported
 from shared.scheduling.rules.volume_topology import VolumeError, Volumes
 from shared.struct import MutableStruct, Struct
 
@@ -130,12 +131,16 @@ def _rules_key(pod: Pod) -> bytes:
 
 
 def _size_key(pod: Pod) -> bytes:
-    """Equal for pods with equal requests and ports."""
+    """Equal for pods with equal requests and ports, and equal fields that aren't supported."""
     spec = pod.spec
-    return _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+    not_supported = (spec.resource_claims, spec.scheduling_group, spec.workload_ref)
+    return _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources, not_supported))
 
 
 def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | UnschedulableReason:
+    reason = unsupported(spec)
+    if reason is not None:
+        return reason
     try:
         requests = spec_requests(spec)
     except QuantityError as error:
