@@ -72,6 +72,19 @@ def counted_containers(
     return containers if all(a is b for a, b in zip(counted, containers, strict=True)) else counted
 
 
+def counted_pod_resources(
+    wanted: ResourceRequirements, actual: ResourceRequirements, allocated: RawQuantities, *, is_infeasible: bool
+) -> ResourceRequirements:
+    """The pod's own resources with the requests that count for its node; the same object if they aren't resized.
+
+    Only what the pod itself requests is compared: the rest is its containers'.
+    """
+    candidates = [actual.requests, allocated] if is_infeasible else [wanted.requests, actual.requests, allocated]
+    largest = _largest(candidates)
+    requests = {name: largest.get(name, amount) for name, amount in wanted.requests.items()}
+    return wanted if requests == wanted.requests else replace(wanted, requests=requests)
+
+
 def _counted_container(container: Container, status: ContainerStatus, *, is_infeasible: bool) -> Container:
     actual = status.resources.requests if status.resources is not None else {}
     wanted = container.resources.requests

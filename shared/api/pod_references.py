@@ -1,8 +1,17 @@
-"""A pod's references to ResourceClaims and PodGroups: only that they are there is read, as they aren't supported."""
+"""What keeps a pod from being scheduled by itself: gates, ResourceClaims, PodGroups.
+
+Of ResourceClaims and PodGroups only that a pod has them is read, as they aren't supported.
+"""
 
 from __future__ import annotations
 
 from shared.api.meta import Struct
+
+
+class SchedulingGate(Struct):
+    """Keeps a pod from being scheduled until it is removed."""
+
+    name: str = ""
 
 
 class ResourceClaimUse(Struct):

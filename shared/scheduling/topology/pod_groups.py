@@ -76,9 +76,13 @@ class GroupedPods(Struct, eq=False):
 def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) -> GroupedPods:
     """The groups of these pods, in an order that doesn't depend on the order of the pods."""
     equal_pods: dict[tuple[bytes, bytes], list[Pod]] = {}
-    for pod in pods:
-        equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
     errors: dict[str, UnschedulableReason] = {}
+    for pod in pods:
+        waits_for = storage.user_of_exclusive_claim(pod) if pod.spec.volumes else None
+        if waits_for is not None:
+            errors[pod.key] = UnschedulableReason(message=waits_for)
+        else:
+            equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
     groups: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodGroup | UnschedulableReason, list[SizedPods]]] = {}
     sizes: dict[bytes, tuple[Resources, frozenset[HostPort]] | UnschedulableReason] = {}
     for (rules_key, size_key), members in sorted(equal_pods.items()):
