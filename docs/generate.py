@@ -2,8 +2,9 @@
 
 Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
 in shared/metrics.py, the code that records events, the local world's instance types, the scheduling core's decisions
-for examples, the types of what commands print as JSON, and measurements (costs). docs/descriptions.py has the
-descriptions that the code doesn't have; a description that is missing or unused is an error.
+for examples, the types of what commands print as JSON, the ledger of fields, and measurements (costs).
+docs/descriptions.py has the descriptions that the code doesn't have; a description that is missing or unused is an
+error.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from docs import (
     constraints_page,
     events_page,
     export_page,
+    fields_page,
     iam_page,
     instance_types_page,
     json_page,
@@ -40,13 +42,15 @@ def pages() -> dict[str, str]:
         "reference/metrics.md": _metrics(),
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
+        "reference/fields.md": fields_page.page(),
         "reference/iam.md": iam_page.page(),
         "reference/instance-types.md": instance_types_page.page(),
         "constraints.md": constraints_page.page(),
         "cost-model.md": cost_page.page(),
         "json-output.md": json_page.page(),
     }
-    return {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
+    pages = {name: _NOTICE + text.rstrip() + "\n" for name, text in texts.items()}
+    return {**pages, "compatibility.md": fields_page.with_table(DOCS / "compatibility.md")}
 
 
 def _metrics() -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.api.meta import RawQuantities, Struct
+from shared.api.pod_references import ResourceClaimUse
 from shared.api.quantity import QuantityError, parse_quantity
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class ResourceRequirements(Struct):
 
     requests: RawQuantities = {}
     limits: RawQuantities = {}
+    claims: list[ResourceClaimUse] = []
 
 
 class Container(Struct):
@@ -68,6 +70,19 @@ def counted_containers(
         for container in containers
     ]
     return containers if all(a is b for a, b in zip(counted, containers, strict=True)) else counted
+
+
+def counted_pod_resources(
+    wanted: ResourceRequirements, actual: ResourceRequirements, allocated: RawQuantities, *, is_infeasible: bool
+) -> ResourceRequirements:
+    """The pod's own resources with the requests that count for its node; the same object if they aren't resized.
+
+    Only what the pod itself requests is compared: the rest is its containers'.
+    """
+    candidates = [actual.requests, allocated] if is_infeasible else [wanted.requests, actual.requests, allocated]
+    largest = _largest(candidates)
+    requests = {name: largest.get(name, amount) for name, amount in wanted.requests.items()}
+    return wanted if requests == wanted.requests else replace(wanted, requests=requests)
 
 
 def _counted_container(container: Container, status: ContainerStatus, *, is_infeasible: bool) -> Container:

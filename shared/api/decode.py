@@ -23,6 +23,7 @@ from shared.api.validation.legacy import validate_node_template, validate_provis
 from shared.api.validation.node_overlay import validate_node_overlay
 from shared.api.validation.nodeclass import validate_node_class
 from shared.api.validation.nodepool import validate_node_claim, validate_node_pool
+from shared.api.validation.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -184,7 +185,7 @@ def node_class(raw: Raw) -> Outcome[EC2NodeClass]:
     return _outcome(
         raw,
         {
-            (nodeclass.API_VERSION, nodeclass.KIND): _reader(EC2NodeClass, validate_node_class, _same),
+            (nodeclass.API_VERSION, nodeclass.KIND): _reader(EC2NodeClass, validate_node_class, _same, strict=True),
             (legacy.TEMPLATE_API_VERSION, legacy.TEMPLATE_KIND): _reader(
                 AWSNodeTemplate, validate_node_template, legacy.to_node_class
             ),
@@ -212,17 +213,21 @@ def _same(value: T) -> T:
 
 
 def _reader(
-    kind: type[S], check: Callable[[S], Iterable[str]], convert: Callable[[S], T]
-) -> Callable[[Raw], Reading[T]]:
-    def read(raw: Raw) -> Reading[T]:
+    kind: type[S], check: Callable[[S], Iterable[str]], convert: Callable[[S], T], *, strict: bool = False
+) -> Callable[[dict[str, Any]], Reading[T]]:
+    """Reads objects of a kind; where ``strict``, an unknown field of the spec is a problem."""
+
+    def read(raw: dict[str, Any]) -> Reading[T]:
         decoded = decode(raw, kind)
         problems = tuple(check(decoded))
+        if strict:
+            problems += tuple(unknown_fields(raw, kind, "spec"))
         return (None if problems else convert(decoded)), problems
 
     return read
 
 
-def _outcome(raw: Raw, readers: Mapping[tuple[str, str], Callable[[Raw], Reading[T]]]) -> Outcome[T]:
+def _outcome(raw: Raw, readers: Mapping[tuple[str, str], Callable[[dict[str, Any]], Reading[T]]]) -> Outcome[T]:
     try:
         value = parse(raw)
     except DecodeError as error:

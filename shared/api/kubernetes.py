@@ -13,7 +13,13 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from shared.api import admission_rules
-from shared.api.containers import Container, ContainerStatus, ResourceRequirements, counted_containers
+from shared.api.containers import (
+    Container,
+    ContainerStatus,
+    ResourceRequirements,
+    counted_containers,
+    counted_pod_resources,
+)
 from shared.api.meta import (
     LABEL_KEY,
     LABEL_VALUE,
@@ -27,6 +33,7 @@ from shared.api.meta import (
     namespaced_key,
     namespaced_ref,
 )
+from shared.api.pod_references import PodResourceClaim, PodSchedulingGroup, SchedulingGate, WorkloadReference
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 """Of node selector requirements, in the order in which they are listed in messages; Gte and Lte are Karpenter's."""
@@ -171,6 +178,7 @@ class PersistentVolumeClaimSpec(Struct):
     access_modes: list[str] = []
     resources: ResourceRequirements = ResourceRequirements()
     selector: LabelSelector | None = None
+    volume_attributes_class_name: str | None = None
     volume_mode: str = "Filesystem"
 
 
@@ -213,12 +221,6 @@ class Volume(Struct):
         return self.host_path is not None or (self.empty_dir is not None and self.empty_dir.medium != "Memory")
 
 
-class SchedulingGate(Struct):
-    """Keeps a pod from being scheduled until it is removed."""
-
-    name: str = ""
-
-
 class PodSpec(Struct):
     """The fields of a pod that scheduling reads."""
 
@@ -238,6 +240,9 @@ class PodSpec(Struct):
     scheduling_gates: list[SchedulingGate] = []
     host_network: bool = False
     termination_grace_period_seconds: int | None = None
+    resource_claims: list[PodResourceClaim] = []
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodStatus(Struct):
@@ -249,21 +254,28 @@ class PodStatus(Struct):
     start_time: datetime | None = None
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    resources: ResourceRequirements | None = None
+    allocated_resources: RawQuantities = {}
 
 
 def _counted_spec(spec: PodSpec, status: PodStatus) -> PodSpec:
-    """The spec with the requests that count for the pod's node; the same object if no container is being resized."""
+    """The spec with the requests that count for the pod's node; the same object if nothing is being resized."""
     pending = next((c for c in status.conditions if c.type == RESIZE_PENDING and c.status == "True"), None)
     is_infeasible = pending is not None and pending.reason == INFEASIBLE
     containers = counted_containers(spec.containers, status.container_statuses, is_infeasible=is_infeasible)
     init = counted_containers(spec.init_containers, status.init_container_statuses, is_infeasible=is_infeasible)
-    if containers is spec.containers and init is spec.init_containers:
+    resources = spec.resources
+    if resources is not None and status.resources is not None:
+        resources = counted_pod_resources(
+            resources, status.resources, status.allocated_resources, is_infeasible=is_infeasible
+        )
+    if containers is spec.containers and init is spec.init_containers and resources is spec.resources:
         return spec
-    return replace(spec, containers=containers, init_containers=init)
+    return replace(spec, containers=containers, init_containers=init, resources=resources)
 
 
 class Pod(Struct):
-    """A pod. Its requests are those that count for its node: container statuses are read once, and dropped."""
+    """A pod. Its requests are those that count for its node: statuses of resources are read once, and dropped."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -273,9 +285,10 @@ class Pod(Struct):
 
     def __post_init__(self) -> None:
         status = self.status
-        if status.container_statuses or status.init_container_statuses:
+        if status.container_statuses or status.init_container_statuses or status.resources is not None:
             force_setattr(self, "spec", _counted_spec(self.spec, status))
-            force_setattr(self, "status", replace(status, container_statuses=[], init_container_statuses=[]))
+            read = replace(status, container_statuses=[], init_container_statuses=[])
+            force_setattr(self, "status", replace(read, resources=None, allocated_resources={}))
 
     @property
     def key(self) -> str:

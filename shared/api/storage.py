@@ -64,6 +64,7 @@ class PersistentVolumeSpec(Struct):
     capacity: RawQuantities = {}
     access_modes: list[str] = []
     volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str | None = None
     claim_ref: ClaimReference | None = None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from local.kubernetes import kinds
+from local.world import sample_objects
 
 if TYPE_CHECKING:
     from local.world import World
@@ -113,3 +115,32 @@ def test_a_hint_for_another_cluster_is_refused(spot_default: World) -> None:
     the_rest_goes_on(world)
     (letter,) = world.dead_letters()
     assert "other" in letter.attributes["reason"]
+
+
+def test_a_job_and_a_deployment_with_resource_claims_get_events_and_no_node(spot_default: World) -> None:
+    world = spot_default
+    claims = [{"name": "tpu", "resourceClaimTemplateName": "two-tpus"}]
+    container = {"name": "train", "image": "x", "resources": {"requests": {"cpu": "2"}, "claims": [{"name": "tpu"}]}}
+    world.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {
+                "completions": 2,
+                "parallelism": 2,
+                "template": {"spec": {"containers": [container], "restartPolicy": "Never", "resourceClaims": claims}},
+            },
+        }
+    )
+    world.apply(sample_objects.deployment("serve", 3, {"cpu": "900m"}, resourceClaims=claims))
+    world.run_for(timedelta(minutes=3))
+    assert world.nodes() == []
+    the_rest_goes_on(world)
+    world.run_for(timedelta(minutes=2))
+    waiting = [p for p in world.pods(phase="Pending") if p["spec"].get("resourceClaims")]
+    assert len(waiting) == 5
+    for pod in waiting:
+        assert any("spec.resourceClaims" in message for message in events_on(world, pod["metadata"]["name"]))
+    inflate = sum(1 for p in world.pods(phase="Running") if p["metadata"]["labels"].get("app") == "inflate")
+    assert (inflate, len(world.nodes())) == (2, 1)

@@ -209,3 +209,50 @@ def test_pods_of_a_class_without_a_provisioner_run_in_the_zones_of_its_volumes(s
         zone_of_node[pod["spec"]["nodeName"]] for pod in world.pods(phase="Running") if "db-" in str(pod["metadata"])
     ]
     assert sorted(zones) == ["us-east-1b", "us-east-1c"]
+
+
+def test_a_second_pod_with_a_claim_for_one_pod_waits_without_a_node(spot_default: World) -> None:
+    """ReadWriteOncePod: kube-scheduler puts it on no node, so none is bought for it, until the first pod is gone."""
+    world = spot_default
+    meta = {"namespace": "default"}
+    mounted = {"name": "journal", "persistentVolumeClaim": {"claimName": "journal"}}
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}
+
+    def writer(name: str) -> dict[str, Any]:
+        spec = {"containers": [container], "volumes": [mounted]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **meta}, "spec": spec}
+
+    world.apply(
+        [
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": "fast"},
+                "provisioner": "ebs.csi.aws.com",
+                "volumeBindingMode": "WaitForFirstConsumer",
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "journal", **meta},
+                "spec": {
+                    "storageClassName": "fast",
+                    "accessModes": ["ReadWriteOncePod"],
+                    "resources": {"requests": {"storage": "3Gi"}},
+                },
+            },
+            writer("first"),
+            writer("second"),
+        ]
+    )
+    world.run_for(timedelta(minutes=4))
+    (running,) = world.pods(phase="Running")
+    (waiting,) = world.pods(phase="Pending")
+    assert len(world.nodes()) == 1
+    reason = f"pod default/{running['metadata']['name']} uses it"
+    assert any(reason in e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "FailedScheduling")
+    world.store.delete(kinds.PODS, running["metadata"]["name"], namespace="default")
+    world.run_until(
+        lambda: [p["metadata"]["name"] for p in world.pods(phase="Running")] == [waiting["metadata"]["name"]]
+    )
+    assert len(world.nodes()) == 1

@@ -33,6 +33,15 @@ Variant = tuple[str, Raw, float]
 """A type, its node's labels and its price: one of the nodes that a claim may come up as."""
 
 
+def _terms_of_volume(volume: Raw) -> list[list[Raw]]:
+    """The alternatives of a volume's node affinity, each with the zones of its label."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
+    labels = volume["metadata"].get("labels") or {}
+    zones = [{"key": k, "operator": "In", "values": labels[k].split("__")} for k in labels if canonical(k) == ZONE]
+    terms = [t.get("matchExpressions") or [] for t in required.get("nodeSelectorTerms") or []]
+    return [[*term, *zones] for term in terms] or ([zones] if zones else [])
+
+
 class Cluster:
     """The document's objects."""
 
@@ -171,9 +180,9 @@ class Cluster:
             volume = self.volumes.get(name)
             if volume is None:
                 return None
-            required = (volume["spec"].get("nodeAffinity") or {}).get("required") or {}
-            return [t.get("matchExpressions") or [] for t in required.get("nodeSelectorTerms") or []]
-        storage = self.classes.get(claim["spec"].get("storageClassName"))
+            return _terms_of_volume(volume)
+        by_annotation = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
+        storage = self.classes.get(by_annotation or claim["spec"].get("storageClassName"))
         if storage is None or storage.get("volumeBindingMode") != "WaitForFirstConsumer":
             return None
         return [

@@ -1,7 +1,7 @@
 """Filter plugins for which only the node itself matters, in kube-scheduler's order and with its messages.
 
 Source: ``pkg/scheduler/framework/plugins`` (nodeunschedulable, tainttoleration, nodeaffinity, nodeports,
-noderesources). The first plugin that rejects the node gives the reasons.
+noderesources, dynamicresources). The first plugin that rejects the node gives the reasons.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ UNTOLERATED_TAINT = "node(s) had untolerated taint(s)"
 NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 NODE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
+UNALLOCATED_CLAIMS = "cannot allocate all claims"
+"""Of a pod with resource claims: no driver publishes devices here."""
 
 _UNSCHEDULABLE_NODE_TAINT = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _UNRESOLVABLE = (
     UNSCHEDULABLE,
     NODE_AFFINITY,
     UNTOLERATED_TAINT,
+    UNALLOCATED_CLAIMS,
     "node(s) had volume node affinity conflict",
 )
 
@@ -46,7 +49,8 @@ def filter_node(signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]
     used_ports = (port for port, count in node_info.used_ports.items() if count)
     if any(ports_conflict(used, port) for used in used_ports for port in signature.ports):
         return (NODE_PORTS,)
-    return _insufficient_resources(signature, node_info)
+    insufficient = _insufficient_resources(signature, node_info)
+    return (UNALLOCATED_CLAIMS,) if spec.resource_claims and not insufficient else insufficient
 
 
 def matches_node_affinity(signature: PodSignature, node_info: NodeInfo) -> bool:

@@ -34,8 +34,10 @@ NODE_PORTS = "NodePorts"
 NODE_RESOURCES_FIT = "NodeResourcesFit"
 NODE_VOLUME_LIMITS = "NodeVolumeLimits"
 VOLUME_BINDING = "VolumeBinding"
+VOLUME_RESTRICTIONS = "VolumeRestrictions"
 POD_TOPOLOGY_SPREAD = "PodTopologySpread"
 INTER_POD_AFFINITY = "InterPodAffinity"
+DYNAMIC_RESOURCES = "DynamicResources"
 
 _CORDONED = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _VOLUME_PLUGINS = frozenset({VOLUME_BINDING, NODE_VOLUME_LIMITS})
@@ -194,7 +196,8 @@ def after_pod_removed(
     def is_worth_requeuing(signature: PodSignature, rejected_by: frozenset[str]) -> bool:
         if priority is not None and signature.priority > priority:
             return False
-        if NODE_RESOURCES_FIT in rejected_by or (NODE_VOLUME_LIMITS in rejected_by and pod.claims):
+        by_volumes = not rejected_by.isdisjoint({NODE_VOLUME_LIMITS, VOLUME_RESTRICTIONS})
+        if NODE_RESOURCES_FIT in rejected_by or (by_volumes and pod.claims):
             return True
         if NODE_PORTS in rejected_by and any(ports_conflict(a, b) for a in pod.ports for b in signature.ports):
             return True

@@ -86,7 +86,7 @@ class SchedulingCycle:
             return nominated
         if self._unschedulable_state == self._state():
             return None
-        if self._volumes.pre_filter(self.signature):
+        if self._is_claim_in_use() or self._volumes.pre_filter(self.signature):
             self._mark_unschedulable()
             return None
         self._update()
@@ -103,6 +103,8 @@ class SchedulingCycle:
 
     def rejected_by(self) -> frozenset[str]:
         """The plugins that rejected the nodes; for use right after ``select_node`` returned None."""
+        if self._is_claim_in_use():
+            return frozenset({queueing_hints.VOLUME_RESTRICTIONS})
         if self._volumes.pre_filter(self.signature):
             return frozenset({queueing_hints.VOLUME_BINDING})
         counts, _ = self._count_reasons()
@@ -113,7 +115,9 @@ class SchedulingCycle:
         total = len(self._cache.nodes)
         if not total:
             return "no nodes available to schedule pods"
-        if reason := self._volumes.pre_filter(self.signature):
+        if self._is_claim_in_use():
+            why, unresolvable = f"{total} {volume_plugins.CLAIM_IN_USE}", 0
+        elif reason := self._volumes.pre_filter(self.signature):
             why, unresolvable = reason, total
         else:
             counts, unresolvable = self._count_reasons()
@@ -127,6 +131,15 @@ class SchedulingCycle:
         if unresolvable:
             hints.append(f"{unresolvable} Preemption is not helpful for scheduling")
         return f"{message}0/{total} nodes are available: {', '.join(hints)}."
+
+    def _is_claim_in_use(self) -> bool:
+        """Whether a pod on any node uses a ReadWriteOncePod claim of the pod's."""
+        exclusive = self._volumes.exclusive_claims(self.signature)
+        return bool(exclusive) and any(
+            pod.signature.namespace == self.signature.namespace and not exclusive.isdisjoint(pod.signature.claims)
+            for node in self._cache.nodes.values()
+            for pod in node.pods.values()
+        )
 
     def _state(self) -> tuple[int, object]:
         return self._cache.generation, self._volumes.version_for(self.signature)
@@ -182,7 +195,7 @@ class SchedulingCycle:
 
     def _is_feasible_for_nominated(self, node_info: NodeInfo, uid: str) -> bool:
         """Whether the node is feasible for the pod that is nominated for it."""
-        if self._volumes.pre_filter(self.signature):
+        if self._is_claim_in_use() or self._volumes.pre_filter(self.signature):
             return False
         nominated = self._nominated_pods(node_info.name, other_than=uid)
         if self._filter_reasons(node_info, nominated):
@@ -281,6 +294,7 @@ _PLUGINS = {
     topology_plugins.AFFINITY: queueing_hints.INTER_POD_AFFINITY,
     topology_plugins.ANTI_AFFINITY: queueing_hints.INTER_POD_AFFINITY,
     topology_plugins.EXISTING_ANTI_AFFINITY: queueing_hints.INTER_POD_AFFINITY,
+    node_plugins.UNALLOCATED_CLAIMS: queueing_hints.DYNAMIC_RESOURCES,
 }
 
 

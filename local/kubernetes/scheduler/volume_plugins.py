@@ -1,6 +1,6 @@
-"""The plugins VolumeBinding and NodeVolumeLimits: present volumes, volumes to provision, and how many a node takes.
+"""The volume plugins: present volumes, volumes to provision, how many a node takes, and claims for one pod.
 
-Source: kube-scheduler's plugins volumebinding and nodevolumelimits, with their messages.
+Source: kube-scheduler's plugins volumebinding, nodevolumelimits and volumerestrictions, with their messages.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
 NODE_AFFINITY_CONFLICT = "node(s) had volume node affinity conflict"
 NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 MAX_VOLUME_COUNT = "node(s) exceed max volume count"
+CLAIM_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
 UNBOUND_IMMEDIATE_CLAIMS = "pod has unbound immediate PersistentVolumeClaims"
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+_ONE_POD = "ReadWriteOncePod"
 _EBS_DRIVER = "ebs.csi.aws.com"
 _EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 _ZONE = "topology.kubernetes.io/zone"
@@ -93,6 +97,11 @@ class VolumeBinder:
             if not is_bound(claim) and not self._waits_for_first_consumer(claim):
                 return UNBOUND_IMMEDIATE_CLAIMS
         return ""
+
+    def exclusive_claims(self, signature: PodSignature) -> frozenset[str]:
+        """The pod's claims that only one pod may use at a time."""
+        claims = ((name, self.claims.get((signature.namespace, name))) for name in signature.claims)
+        return frozenset(n for n, claim in claims if claim and _ONE_POD in (claim["spec"].get("accessModes") or []))
 
     def filter(self, signature: PodSignature, node_info: NodeInfo) -> tuple[str, ...]:
         """Why the node can't run the pod because of its claims; empty: it can."""

@@ -11,8 +11,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shared.api.kubernetes import PersistentVolumeClaimSpec
-from shared.api.labels import normalize_key
+from shared.api.labels import ZONE, normalize_key
+from shared.api.pods import is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
 from shared.scheduling.rules.node_affinity import term_requirements
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
 
 EBS_DRIVER = "ebs.csi.aws.com"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+"""Takes precedence over storageClassName, as in Kubernetes."""
+_ONE_POD = "ReadWriteOncePod"
+_SEVERAL_ZONES = "__"
+"""Between the zones in the label of a volume that is in several."""
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _STORAGE = "storage"
 _AVAILABLE = frozenset({"Available", ""})
@@ -78,6 +86,30 @@ class Storage(Struct, eq=False, dict=True):
         defaults = (n for n, c in self.classes.items() if c.metadata.annotations.get(_DEFAULT_CLASS) == "true")
         return next(defaults, "")
 
+    @cached_property
+    def _pods_by_claim(self) -> Mapping[str, list[Pod]]:
+        """The pods that run or are pending, by each claim that they name."""
+        pods: dict[str, list[Pod]] = {}
+        for pod in self.snapshot.pods:
+            if pod.spec.volumes and not is_terminal(pod) and (pod.spec.node_name or is_pending(pod)):
+                for key in _named_claims(pod):
+                    pods.setdefault(key, []).append(pod)
+        return pods
+
+    def user_of_exclusive_claim(self, pod: Pod) -> str | None:
+        """Why the pod has to wait for another one: it names a ReadWriteOncePod claim that the other uses.
+
+        Of several pending pods, the first by name is served. Source: kube-scheduler's VolumeRestrictions plugin.
+        """
+        for key in _named_claims(pod):
+            claim = self.claims.get(key)
+            if claim is None or _ONE_POD not in claim.spec.access_modes:
+                continue
+            for user in self._pods_by_claim.get(key, ()):
+                if user.key != pod.key and (user.spec.node_name or user.key < pod.key):
+                    return f"PersistentVolumeClaim {key} is {_ONE_POD}, and pod {user.key} uses it"
+        return None
+
     def volumes_of(self, pod: Pod) -> Volumes:
         """The topology and mounts of a pod's volumes.
 
@@ -119,13 +151,16 @@ class Storage(Struct, eq=False, dict=True):
         if claim.status.phase == "Lost":
             raise VolumeError(f"PersistentVolumeClaim {key} has lost its PersistentVolume")
         if not claim.spec.volume_name:
-            return self._unbound(key, claim.spec, ephemeral=ephemeral)
+            annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
+            return self._unbound(key, replace(claim.spec, storage_class_name=annotated), ephemeral=ephemeral)
         volume = self.volumes.get(claim.spec.volume_name)
         if volume is None:
             raise VolumeError(
                 f"PersistentVolumeClaim {key} is bound to PersistentVolume {claim.spec.volume_name}, not found"
             )
-        return _volume_topologies(volume), _mounted_volume(volume)
+        labelled = _labelled_topology(volume)
+        topologies = tuple(intersect(t, labelled) for t in _volume_topologies(volume))
+        return topologies, _mounted_volume(volume)
 
     def _unbound(
         self, key: str, spec: PersistentVolumeClaimSpec, *, ephemeral: bool
@@ -168,8 +203,9 @@ def _satisfies(volume: PersistentVolume, key: str, spec: PersistentVolumeClaimSp
         volume.metadata.deletion_timestamp is None
         and volume.status.phase in _AVAILABLE
         and (reserved_for is None or f"{reserved_for.namespace}/{reserved_for.name}" == key)
-        and offered.storage_class_name == class_name
+        and volume.metadata.annotations.get(_CLASS_ANNOTATION, offered.storage_class_name) == class_name
         and offered.volume_mode == spec.volume_mode
+        and (offered.volume_attributes_class_name or "") == (spec.volume_attributes_class_name or "")
         and set(spec.access_modes) <= set(offered.access_modes)
         and (spec.selector is None or matches(spec.selector, volume.metadata.labels))
         and _storage(spec.resources.requests) <= _storage(offered.capacity)
@@ -193,6 +229,22 @@ def _volume_topologies(volume: PersistentVolume) -> Topologies:
     required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else []
     return tuple(term_requirements(t) for t in terms if t.match_expressions or t.match_fields) or ({},)
+
+
+def _labelled_topology(volume: PersistentVolume) -> Requirements:
+    """The zones in a bound volume's label, which old volumes have instead of a node affinity.
+
+    Source: kube-scheduler's VolumeZone plugin.
+    """
+    zones = {normalize_key(key): value for key, value in volume.metadata.labels.items()}.get(ZONE)
+    return {ZONE: only(*zones.split(_SEVERAL_ZONES))} if zones else {}
+
+
+def _named_claims(pod: Pod) -> list[str]:
+    """The claims that the pod's volumes name, by namespace/name."""
+    namespace = pod.metadata.namespace or "default"
+    sources = (volume.persistent_volume_claim for volume in pod.spec.volumes)
+    return [f"{namespace}/{source.claim_name}" for source in sources if source is not None]
 
 
 def _mounted_volume(volume: PersistentVolume) -> MountedVolume:

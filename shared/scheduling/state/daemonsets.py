@@ -11,6 +11,7 @@ from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
+from shared.scheduling.rules.unsupported_fields import unsupported_fields
 from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.struct import Struct
 
@@ -68,6 +69,7 @@ class DaemonSetPod(Struct, kw_only=True, eq=False):
 def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     """The pods of the snapshot's DaemonSets; one with invalid requests or node affinity has no pods and is skipped.
 
+    One with unsupported fields is skipped too: without its devices, its pods run on no new node.
     A pod requests what its template says after its namespace's LimitRanges, or what the newest pod of the DaemonSet
     requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
     DaemonSets is launched in vain.
@@ -80,6 +82,8 @@ def _daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     pods: list[DaemonSetPod] = []
     for daemon_set in sorted(snapshot.daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
         spec = daemon_set.spec.template.spec
+        if unsupported_fields(spec):
+            continue
         namespace = daemon_set.metadata.namespace
         newest = newest_pods.get((namespace, daemon_set.metadata.name))
         try:

@@ -20,6 +20,7 @@ from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
 from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
 from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
+from shared.scheduling.rules.unsupported_fields import unsupported
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Volumes
 from shared.struct import MutableStruct, Struct
 
@@ -87,9 +88,13 @@ class GroupedPods(Struct, eq=False):
 def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) -> GroupedPods:
     """The groups of these pods, in an order that doesn't depend on the order of the pods."""
     equal_pods: dict[tuple[bytes, bytes], list[Pod]] = {}
-    for pod in pods:
-        equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
     errors: dict[str, UnschedulableReason] = {}
+    for pod in pods:
+        waits_for = storage.user_of_exclusive_claim(pod) if pod.spec.volumes else None
+        if waits_for is not None:
+            errors[pod.key] = UnschedulableReason(message=waits_for)
+        else:
+            equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
     groups: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodGroup | UnschedulableReason, list[SizedPods]]] = {}
     sizes: dict[bytes, tuple[Resources, frozenset[HostPort]] | UnschedulableReason] = {}
     for (rules_key, size_key), members in sorted(equal_pods.items()):
@@ -157,12 +162,16 @@ def _rules_key(pod: Pod) -> bytes:
 
 
 def _size_key(pod: Pod) -> bytes:
-    """Equal for pods with equal requests and ports."""
+    """Equal for pods with equal requests and ports, and equal fields that aren't supported."""
     spec = pod.spec
-    return _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources))
+    not_supported = (spec.resource_claims, spec.scheduling_group, spec.workload_ref)
+    return _encode((spec.containers, spec.init_containers, spec.overhead, spec.resources, not_supported))
 
 
 def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | UnschedulableReason:
+    reason = unsupported(spec)
+    if reason is not None:
+        return reason
     try:
         requests = spec_requests(spec)
     except QuantityError as error:

@@ -87,6 +87,17 @@ def test_what_is_left_out_is_said(planned: Callable[..., tuple[int, str]], obj: 
     assert reason in text
 
 
+def test_workloads_with_resource_claims_are_named_and_the_others_planned(
+    planned: Callable[..., tuple[int, str]],
+) -> None:
+    claims = [{"name": "fpga", "resourceClaimTemplateName": "one-fpga"}]
+    with_claims = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "resourceClaims": claims}}
+    job = workload("Job", {"template": with_claims, "parallelism": 2}, name="synthesis")
+    pods, text = planned(job, replicated("Deployment", replicas=4))
+    assert pods == 4
+    assert "default/synthesis-0 and 1 more: not supported: spec.resourceClaims" in text
+
+
 def test_pods_in_the_files_are_counted_once(planned: Callable[..., tuple[int, str]]) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f7", "uid": "rs", "controller": True}
     pod = {

@@ -80,3 +80,36 @@ def test_container_statuses_are_not_kept() -> None:
     kept = pod({"cpu": "2"}, allocated={"cpu": "2"}, actual={"cpu": "2"})
     assert kept.status.container_statuses == []
     assert kept.status.conditions == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allocated", "actual", "pending", "counted"),
+    [
+        ("5", "3", "3", "", 5000),
+        ("5", "3", "3", "Infeasible", 3000),
+        ("5", "3", "4", "Infeasible", 4000),
+        ("2", "3", "4", "", 4000),  # to be smaller, not done yet
+        ("2", "2", "2", "", 2000),
+    ],
+)
+def test_the_pods_own_resources_count_for_the_most_too(
+    wanted: str, allocated: str, actual: str, pending: str, counted: int
+) -> None:
+    """Pods with ``spec.resources`` are resized in place as a whole; kube-scheduler 1.36 counts them like containers."""
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
+    document = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "nodeName": "n7",
+            "resources": {"requests": {"cpu": wanted}},
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "700m", "memory": "1Gi"}}}],
+        },
+        "status": {
+            "conditions": conditions,
+            "allocatedResources": {"cpu": allocated, "memory": "8Gi"},
+            "resources": {"requests": {"cpu": actual, "memory": "8Gi"}},
+        },
+    }
+    resized = msgspec.json.decode(json.dumps(document), type=Pod)
+    assert requests(resized) == {"cpu": counted, "memory": 2**30, "pods": 1}
+    assert (resized.status.resources, resized.status.allocated_resources) == (None, {})

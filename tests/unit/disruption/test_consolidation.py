@@ -13,6 +13,7 @@ from shared.api.containers import ContainerStatus, ResourceRequirements
 from shared.api.kubernetes import RESIZE_PENDING, Taint
 from shared.api.meta import Condition
 from shared.api.nodepool import Budget
+from shared.api.pod_references import PodResourceClaim
 from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
 from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
 from shared.instance_types.spot_risk import with_spot_risk
@@ -43,6 +44,16 @@ def best_command(cluster: Cluster) -> Command:
     command = search_once(cluster).command
     assert command is not None
     return command
+
+
+def test_a_node_with_a_pod_that_has_resource_claims_stays(cluster: Cluster) -> None:
+    """Nothing says which other node has devices for it."""
+    cluster.node("roomy", 8, annotations={names.DO_NOT_DISRUPT: "true"})
+    cluster.node("with-device", 2)
+    cluster.pod("driver", "with-device", resource_claims=[PodResourceClaim(name="fpga")])
+    cluster.node("plain", 1)
+    cluster.pod("web", "plain", 500)
+    assert best_command(cluster).nodes == ("plain",)
 
 
 def test_a_node_whose_pods_fit_elsewhere_is_deleted(cluster: Cluster) -> None:

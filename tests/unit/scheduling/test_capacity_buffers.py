@@ -183,6 +183,18 @@ def test_chunks_that_cannot_be_launched_say_why(clusters: ModuleType) -> None:
     assert all("limit" in error.message for error in decision.chunk_errors.values())
 
 
+def test_chunks_of_a_template_with_resource_claims_are_not_launched_for(clusters: ModuleType) -> None:
+    buffer = objects(replicas=2)
+    assert buffer.pod_template is not None
+    pod = template(REQUESTS)
+    pod["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimName": "rack-nic"}]
+    stored = msgspec.convert({"metadata": {"name": "web"}, "template": pod}, StoredPodTemplate)
+    decision = decide(clusters.document(clusters.pool()), dataclasses.replace(buffer, pod_template=stored))
+    assert decision.new_node_claims == ()
+    assert sorted(decision.chunk_errors) == ["shop/warm#0", "shop/warm#1"]
+    assert all("spec.resourceClaims" in error.message for error in decision.chunk_errors.values())
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     pods=st.integers(0, 12),
