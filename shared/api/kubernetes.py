@@ -382,9 +382,11 @@ class PodDisruptionBudgetSpec(Struct):
 
 
 class PodDisruptionBudgetStatus(Struct):
-    """How many pods may be evicted now."""
+    """How many pods may be evicted now, and how many of the pods are healthy and should be."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
     observed_generation: int = 0
 
 

@@ -26,18 +26,24 @@ class PodDisruptionBudgets:
             self._by_namespace.setdefault(budget.metadata.namespace or "default", []).append(budget)
 
     def matching(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that select the pod; an invalid selector selects every pod of its namespace."""
+        """The budgets that select the pod; an invalid selector selects none, as for the eviction API."""
         budgets = self._by_namespace.get(pod.metadata.namespace or "default")
         return [b for b in budgets if _selects(b, pod)] if budgets else []
 
     def counting(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that count the pod's eviction: those that select it, unless they always let an unready pod go."""
+        """The budgets that count the pod's eviction: those that select it, unless they let an unready pod go.
+
+        Pods that don't run go whatever their budgets say, and unready ones while enough others are healthy. Source:
+        kubernetes ``pkg/registry/core/pod/storage/eviction.go``.
+        """
+        if _ignores_budgets(pod):
+            return []
         is_ready = is_true(pod.status.conditions, "Ready")
-        return [b for b in self.matching(pod) if is_ready or b.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"]
+        return [b for b in self.matching(pod) if is_ready or not _lets_unready_pods_go(b)]
 
     def eviction_blocker(self, pod: Pod) -> Blocker | None:
         """Why the pod can't be evicted now; None when it can."""
-        budgets = self.matching(pod)
+        budgets = [] if _ignores_budgets(pod) else self.matching(pod)
         if len(budgets) > 1:
             message = f"pod {pod.key} matches {len(budgets)} PodDisruptionBudgets, so it can't be evicted"
             return Blocker(message=message, by=f"Pod {pod.key}")
@@ -59,7 +65,7 @@ class PodDisruptionBudgets:
         for pods in nodes:
             keys_of_node: set[tuple[str, str]] = set()
             for pod in pods:
-                for budget in self.matching(pod):
+                for budget in self.counting(pod):
                     key = budget.metadata.namespace, budget.metadata.name
                     allowed[key] = budget.status.disruptions_allowed
                     pod_counts[key] = pod_counts.get(key, 0) + 1
@@ -69,8 +75,20 @@ class PodDisruptionBudgets:
         return all(node_counts[key] == 1 or count <= allowed[key] for key, count in pod_counts.items())
 
 
+def _ignores_budgets(pod: Pod) -> bool:
+    """Whether the eviction API deletes the pod without looking at budgets: it doesn't run, or is being deleted."""
+    return pod.status.phase in {"Pending", "Succeeded", "Failed"} or pod.metadata.deletion_timestamp is not None
+
+
+def _lets_unready_pods_go(budget: PodDisruptionBudget) -> bool:
+    """Whether the eviction of an unready pod takes nothing from the budget."""
+    status = budget.status
+    is_enough = 0 < status.desired_healthy <= status.current_healthy
+    return is_enough or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+
+
 def _selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
     try:
         return matches(budget.spec.selector, pod.metadata.labels)
     except SelectorError:
-        return True
+        return False

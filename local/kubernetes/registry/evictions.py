@@ -83,9 +83,12 @@ def _use_budget(storage: StandardStorage, pod: Obj, *, dry_run: bool) -> None:
 
 
 def _covers(budget: Obj, pod: Obj) -> bool:
-    """Whether the budget's selector selects the pod. A selector without requirements selects none here."""
-    selector = selectors.parse_label_selector((budget.get("spec") or {}).get("selector"))
-    return bool(selector) and selectors.matches(selector or (), pod["metadata"].get("labels") or {})
+    """Whether the budget's selector selects the pod; none or an invalid one selects no pods, an empty one all."""
+    try:
+        selector = selectors.parse_label_selector((budget.get("spec") or {}).get("selector"))
+    except errors.ApiError:
+        return False
+    return selector is not None and selectors.matches(selector, pod["metadata"].get("labels") or {})
 
 
 def _is_spare(budget: Obj, pod: Obj) -> bool:

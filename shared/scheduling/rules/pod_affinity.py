@@ -97,13 +97,11 @@ def affinity_term(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> To
 
 
 def spread_constraint(constraint: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
-    """The parsed topology spread constraint of a pod.
+    """The parsed topology spread constraint of a pod; without a selector it counts no pods, and so limits nothing.
 
     Raises:
-        SelectorError: the selector is missing or has an unknown operator.
+        SelectorError: the selector has an unknown operator.
     """
-    if constraint.label_selector is None:
-        raise SelectorError(f"topology spread constraint over {constraint.topology_key} has no labelSelector")
     pod_label_expressions = _pod_label_expressions(constraint.match_label_keys, "In", pod.metadata.labels)
     namespaces = frozenset({pod.metadata.namespace or "default"})
     return SpreadConstraint(

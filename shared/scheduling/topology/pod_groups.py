@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.labels import HOSTNAME, ZONE, normalize_key
 from shared.api.pods import mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
@@ -27,13 +28,14 @@ from shared.struct import MutableStruct, Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration
+    from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration, TopologySpreadConstraint
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.volume_topology import MountedVolume, Storage
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
+_OF_EVERY_NODE = frozenset({ZONE, HOSTNAME})
 _MAX_COMPARED_SIZES = 8
 """Sizes of one group that are compared with each other; beyond, equal sizes in different notation stay apart."""
 
@@ -132,6 +134,11 @@ def count_volumes(grouped: GroupedPods) -> None:
             sized.requests = {**sized.requests, ATTACHED_VOLUMES: own}
 
 
+def _limits_nothing(constraint: TopologySpreadConstraint) -> bool:
+    """Whether a spread constraint selects no pods, over domains that every node has."""
+    return constraint.label_selector is None and normalize_key(constraint.topology_key) in _OF_EVERY_NODE
+
+
 def _add_size(sized_pods: list[SizedPods], requests: Resources, names: list[str]) -> None:
     if len(sized_pods) < _MAX_COMPARED_SIZES:
         for sized in sized_pods:
@@ -225,7 +232,7 @@ def _pod_group(
     required_anti_affinity, preferred_anti_affinity = _affinity_terms(
         affinity.pod_anti_affinity if affinity else None, pod, namespaces
     )
-    constraints = spec.topology_spread_constraints
+    constraints = [c for c in spec.topology_spread_constraints if not _limits_nothing(c)]
     return PodGroup(
         namespace=pod.metadata.namespace or "default",
         labels=pod.metadata.labels,

@@ -317,3 +317,21 @@ def test_reserved_capacity_is_used_first(decide: Decide, clusters: ModuleType) -
     rest = [t for t in document["instanceTypes"] if t["name"] != "m1.xlarge"]
     (claim,) = decide({**document, "instanceTypes": [*rest, reserved]})["nodeClaims"]
     assert claim["cheapest"] == {"instanceType": "m1.xlarge", "zone": "z-b", "capacityType": "reserved", "price": 0.0}
+
+
+@pytest.mark.parametrize("key", [ZONE, HOST])
+@pytest.mark.parametrize("unsatisfiable", ["DoNotSchedule", "ScheduleAnyway"])
+@pytest.mark.parametrize("more", [{}, {"minDomains": 4}], ids=["plain", "minDomains"])
+def test_a_spread_without_a_selector_counts_no_pods_and_limits_nothing(
+    decide_unchecked: Decide, clusters: ModuleType, key: str, unsatisfiable: str, more: dict[str, int]
+) -> None:
+    """The API server accepts it, and a nil selector matches nothing."""
+    rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": unsatisfiable}
+    extra = more if unsatisfiable == "DoNotSchedule" else {}
+    spread = clusters.pods("loose", 9, cpu="300m", topologySpreadConstraints=[{**rule, **extra}])
+    decision = decide_unchecked(clusters.document(clusters.pool(), spread))
+    plain = decide_unchecked(clusters.document(clusters.pool(), clusters.pods("loose", 9, cpu="300m")))
+    assert decision["errors"] == {}
+    assert sum(c["cheapest"]["price"] for c in decision["nodeClaims"]) == pytest.approx(
+        sum(c["cheapest"]["price"] for c in plain["nodeClaims"])
+    )

@@ -135,7 +135,6 @@ def test_a_preference_is_kept_if_possible_and_relaxed_if_not(decide: Decide, clu
         ({"nodeSelector": {"kubernetes.io/arch": "s390x"}}, "kubernetes.io/arch In s390x"),
         ({"nodeSelector": {"example.com/nope": "x"}}, "label example.com/nope has no known values"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "not found"),
-        ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
         ({"containers": [{"name": "a", "resources": {"requests": {"cpu": "1 core"}}}]}, '"1 core" is not a quantity'),
         (
             {"containers": [{"name": "a", "resources": {"requests": {"vpc.amazonaws.com/pod-eni": "1"}}}]},

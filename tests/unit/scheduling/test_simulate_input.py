@@ -130,7 +130,6 @@ BAD_PODS: list[tuple[Raw, str]] = [
             {"matchExpressions": [{"key": "cpu", "operator": "Gt", "values": ["many"]}]}]}}}},
         "cpu Gt needs one integer",
     ),
-    ({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": ZONE}]}, "no labelSelector"),
     ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]}, "default/gone not found"),
     ({"containers": "none"}, "the pod can't be read"),
 ]  # fmt: skip
