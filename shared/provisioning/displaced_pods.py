@@ -93,14 +93,18 @@ def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster
     except ApiError as error:
         logger.warning("Couldn't read which pods lost their machines", extra={"record": RECORD, "why": str(error)})
         return None
+    _log_losses(proven, after, logger)
+    return displacements.brake(snapshot, after, new_pods)
+
+
+def _log_losses(proven: Iterable[PossibleLoss], record: Record, logger: Logger) -> None:
     for loss in proven:
         logger.warning(
             "A machine refused pods that it was launched for"
             if loss.refused and not loss.kept_out
             else "A machine had no room for pods that it was launched for",
-            extra={"nodeclaim": loss.claim.name, "pods": loss.pods, "machines": len(after[loss.workload])},
+            extra={"nodeclaim": loss.claim.name, "pods": loss.pods, "machines": len(record[loss.workload])},
         )
-    return displacements.brake(snapshot, after, new_pods)
 
 
 def _decoded(stored: LeaseRecord, logger: Logger) -> Record:

@@ -152,7 +152,7 @@ def taint_new_nodes(world: World, until: Callable[[Obj], bool]) -> None:
     world.store.subscribe(add_taint)
 
 
-def refusals(world: World) -> list[str]:
+def refused_messages(world: World) -> list[str]:
     return [
         e["message"]
         for e in world.store.list(kinds.EVENTS)
@@ -167,7 +167,7 @@ def test_a_pod_that_two_of_its_nodes_refused_gets_no_third_for_half_an_hour(spot
     world.run_for(timedelta(minutes=25))
     claims = [entry.name for entry in world.timeline.of("claim created")]
     assert len(claims) == 2
-    (message,) = set(refusals(world))
+    (message,) = set(refused_messages(world))
     assert all(name in message for name in claims)
     world.run_for(timedelta(minutes=25))
     assert 2 < len(world.timeline.of("claim created")) <= 4

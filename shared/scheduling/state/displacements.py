@@ -40,7 +40,7 @@ SAME_SIZE_LIMIT = 2
 """So many machines of a size that the scheduler chose are launched in a row."""
 MACHINE_LIMIT = 3
 """So many machines are launched in a row at all."""
-REFUSAL_LIMIT = 2
+REFUSING_LIMIT = 2
 """So many machines are launched for a pod that they refuse."""
 _MAX_WORKLOADS = 100
 _MAX_REFUSED = 50
@@ -138,7 +138,7 @@ def brake(snapshot: Snapshot, record: Record, new_pods: Collection[str]) -> Brak
     for pod in sorted((p for p in snapshot.pods if p.key in new_pods), key=lambda p: p.key):
         workload = workload_of(pod)
         refusing = _refusing(record.get(workload, {}), pod.key, is_accepted=workload in accepted)
-        if len(refusing) >= REFUSAL_LIMIT:
+        if len(refusing) >= REFUSING_LIMIT:
             refused[pod.key] = UnschedulableReason(message=_refused(refusing))
             continue
         machines = {name: m for name, m in record.get(workload, {}).items() if not m.refused}

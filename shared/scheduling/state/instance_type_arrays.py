@@ -147,7 +147,7 @@ def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
         resources=resources,
         allocatable=_amounts([t.allocatable for t in types], resources),
         capacity=_amounts([t.capacity for t in types], resources),
-        volumes=np.array([NO_LIMIT if t.volumes is None else t.volumes for t in types], np.int64),
+        volumes=_volumes(types),
         price=price,
         charged=charged,
         volume_price=volume_price,
@@ -157,6 +157,10 @@ def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:
         os=os,
         offering_columns=label_columns([dict(key) for key in offerings], offering_keys),
     )
+
+
+def _volumes(types: Sequence[InstanceType]) -> Ints:
+    return np.array([NO_LIMIT if t.volumes is None else t.volumes for t in types], np.int64)
 
 
 def _labels(instance_type: InstanceType) -> dict[str, str]:
