@@ -38,19 +38,24 @@ class CommitmentSettings(Settings, frozen=True, kw_only=True):
     commitment_share: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
-class ProvisioningSettings(CommitmentSettings, frozen=True, kw_only=True):
+class LaunchSettings(CommitmentSettings, frozen=True, kw_only=True):
+    """What instances are launched with: the bucket holds the catalog, the table keeps unavailable offerings."""
+
+    table_name: str
+    catalog_bucket: str
+    node_instance_profile: str
+
+
+class ProvisioningSettings(LaunchSettings, frozen=True, kw_only=True):
     """The settings of functions that provision.
 
-    The event bus takes requests for a catalog, the bucket holds it, and the table keeps unavailable offerings.
+    The event bus takes requests for a catalog.
     ``planned_pods``: whether pods are nominated for the nodes that are planned for them. ``standby``: whether instances
     may be stopped and started, so that NodePools can have standby nodes. ``node_groups``: whether node groups are
     scaled.
     """
 
     event_bus_name: str
-    table_name: str
-    catalog_bucket: str
-    node_instance_profile: str
     planned_pods: Literal["nominated", "off"] = "nominated"
     standby: Literal["on", "off"] = "off"
     node_groups: Literal["on", "off"] = "off"

@@ -35,7 +35,7 @@ from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
-from shared.commitments.counted import counted_commitments
+from shared.commitments import store as commitment_store
 from shared.disruption import load_history
 from shared.disruption.load_history import InvalidHistoryError, LoadHistory
 from shared.instance_types import catalog_store, interruption_rates, unavailable_offerings
@@ -295,7 +295,7 @@ def _offerings(
     """What the deployment's functions know of offerings; why they count no commitments is a note."""
     if deployment is None:
         return CatalogOfferings(raw=raw)
-    commitments = counted_commitments(deployment.commitments, deployment.bucket)
+    commitments = commitment_store.load(deployment.commitments, deployment.bucket)
     if commitments is not None and commitments.problem:
         notes.append(f"Savings Plans and Reserved Instances don't count: {commitments.problem}")
     return CatalogOfferings(

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from shared import aws, runtime
 from shared.api import labels as names
 from shared.api.meta import annotated
-from shared.commitments.counted import counted_commitments
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays
@@ -90,14 +89,7 @@ class Replacements:
             ).launch(claims, self.resolved_pools(snapshot, now=runtime.current().now()))
 
     def _cloud_provider(self, catalog: InstanceTypeCatalog | None = None) -> EC2CloudProvider:
-        return EC2CloudProvider(
-            cluster_name=self._settings.cluster_name,
-            table_name=self._settings.table_name,
-            default_instance_profile=self._settings.node_instance_profile,
-            catalog=catalog,
-            commitments=counted_commitments(self._settings, self._settings.catalog_bucket) if catalog else None,
-            commitment_share=self._settings.commitment_share,
-        )
+        return EC2CloudProvider.launching(self._settings, catalog)
 
     def _catalog(self) -> InstanceTypeCatalog:
         return catalog_store.load(aws.s3(), self._settings.catalog_bucket, max_age=None)

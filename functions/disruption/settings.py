@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from shared.settings import CommitmentSettings
+from shared.settings import LaunchSettings
 
 
-class DisruptionSettings(CommitmentSettings, frozen=True, kw_only=True):
-    """What replacements are launched with, the function's own queue for requeues, and the termination function's.
+class DisruptionSettings(LaunchSettings, frozen=True, kw_only=True):
+    """The settings of replacements, the function's own queue for requeues, and the termination function's.
 
-    The table keeps unavailable offerings, requeue messages already sent, and the decision log.
+    The table keeps requeue messages already sent and the decision log too.
     """
 
-    table_name: str
-    catalog_bucket: str
-    node_instance_profile: str
     disruption_queue_url: str
     termination_queue_url: str
     dead_letter_queue_url: str

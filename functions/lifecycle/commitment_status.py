@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from shared.api.meta import condition, with_condition
 from shared.cluster import resources, writes
-from shared.commitments.counted import counted_commitments
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,7 +27,11 @@ COMMITMENTS_READY = "CommitmentsReady"
 
 def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
     """Write the condition of every NodePool that has another."""
-    commitments = counted_commitments(context.settings, context.settings.catalog_bucket)
+    commitments = None
+    if context.settings.commitments == "on":
+        from shared.commitments import store  # noqa: PLC0415 (few deployments count commitments)
+
+        commitments = store.load(context.settings, context.settings.catalog_bucket)
     for pool in snapshot.node_pools:
         if conditions(pool, commitments, now=context.now) != pool.status.conditions:
             context.attempt(pool.ref, partial(_write, context, pool, commitments))

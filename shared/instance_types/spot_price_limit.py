@@ -12,16 +12,12 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType
 
 
-def within_spot_price_share(
-    types: tuple[InstanceType, ...], share: float | None, *, slot: str
-) -> tuple[InstanceType, ...]:
+def within_spot_price_share(types: tuple[InstanceType, ...], share: float, *, slot: str) -> tuple[InstanceType, ...]:
     """The instance types whose spot offerings above ``share`` of the on-demand price aren't available.
 
     They stay offerings, so that existing nodes keep their price. Prices are compared, not effective ones. A type
     without an on-demand price keeps its spot offerings. Equal inputs of a slot (a NodePool) give the identical tuple.
     """
-    if share is None:
-        return types
     return adjusted(("spot-price-share", slot), types, share, lambda t: _limited(t, share))
 
 

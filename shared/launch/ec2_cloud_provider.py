@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.settings import LaunchSettings
     from shared.snapshot import Snapshot
 
 
@@ -50,6 +51,23 @@ class EC2CloudProvider(Struct, kw_only=True):
     catalog: InstanceTypeCatalog | None = None
     commitments: Commitments | None = None
     commitment_share: float | None = None
+
+    @classmethod
+    def launching(cls, settings: LaunchSettings, catalog: InstanceTypeCatalog | None) -> EC2CloudProvider:
+        """The provider of a function with these settings; the account's commitments count only with a catalog."""
+        commitments = None
+        if catalog is not None and settings.commitments == "on":
+            from shared.commitments import store  # noqa: PLC0415 (few deployments count commitments)
+
+            commitments = store.load(settings, settings.catalog_bucket)
+        return cls(
+            cluster_name=settings.cluster_name,
+            table_name=settings.table_name,
+            default_instance_profile=settings.node_instance_profile,
+            catalog=catalog,
+            commitments=commitments,
+            commitment_share=settings.commitment_share,
+        )
 
     def list_instance_types(
         self, snapshot: Snapshot, *, now: datetime, only_recently_unavailable: bool = False

@@ -230,10 +230,11 @@ def _with_adjusted_prices(resolved: ResolvedNodePools, rates: Mapping[Pool, floa
     instance_types: dict[str, tuple[InstanceType, ...]] = {}
     for name, types in resolved.instance_types.items():
         if id(types) not in priced:
-            risky = with_spot_risk(types, rates, slot=name)
+            risky = with_spot_risk(types, rates, slot=name) if rates else types
             priced[id(types)] = with_volume_price(risky, resolved.volume_prices.get(name, 0.0), slot=name)
         share = resolved.spot_options.get(name, DEFAULT).max_price_share
-        instance_types[name] = within_spot_price_share(priced[id(types)], share, slot=name)
+        of_pool = priced[id(types)]
+        instance_types[name] = of_pool if share is None else within_spot_price_share(of_pool, share, slot=name)
     return msgspec.structs.replace(resolved, instance_types=instance_types)
 
 

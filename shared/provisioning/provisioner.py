@@ -24,7 +24,6 @@ from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
-from shared.commitments.counted import counted_commitments
 from shared.disruption.disruption_queue import replaced_claims
 from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
@@ -338,14 +337,7 @@ class Provisioner:
         catalog = stored_catalog(self._settings)
         if sweep and self._is_idle():
             return report
-        cloud_provider = EC2CloudProvider(
-            cluster_name=self._settings.cluster_name,
-            table_name=self._settings.table_name,
-            default_instance_profile=self._settings.node_instance_profile,
-            catalog=catalog,
-            commitments=counted_commitments(self._settings, self._settings.catalog_bucket),
-            commitment_share=self._settings.commitment_share,
-        )
+        cloud_provider = EC2CloudProvider.launching(self._settings, catalog)
         scheduler = LeasedScheduler(
             client=self._client,
             recorder=self._recorder,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.requirements import Requirements
     from shared.scheduling.solver.preferred_hosts import PreferredHosts
-    from shared.scheduling.topology.domain_counts import HostRules
+    from shared.scheduling.topology.domain_counts import HostCounts, HostRules
     from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker, Pins
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
     from shared.scheduling.topology.preferences import Preferences
@@ -58,7 +58,10 @@ class PendingGroup(MutableStruct):
 
 
 class PendingGroups:
-    """Makes pending groups of a run's pod groups; all their terms are numbered first."""
+    """Makes pending groups of a run's pod groups; all their terms are numbered first.
+
+    ``one_host_each``: preferences for different hosts count to the letter; see solver/preferred_hosts.py.
+    """
 
     def __init__(
         self,
@@ -66,10 +69,14 @@ class PendingGroups:
         topology: Topology,
         groups: Sequence[tuple[PodGroup, list[SizedPods]]],
         policies: SchedulingPolicies,
-        preferred_hosts: PreferredHosts,
+        host_counts: HostCounts,
+        *,
+        one_host_each: bool = False,
     ) -> None:
         self._checker = checker
-        self._preferred_hosts = preferred_hosts
+        self._host_counts = host_counts
+        self._one_host_each = one_host_each
+        self._limits_by_preference: PreferredHosts | None = None
         self._topology = topology
         self._groups = groups
         self._ignores_preferences = policies.preference_policy == "Ignore"
@@ -81,6 +88,11 @@ class PendingGroups:
     def pod_count(self) -> int:
         """How many pods the run is about."""
         return sum(len(sized.pods) for _, sizes in self._groups for sized in sizes)
+
+    @property
+    def shares_hosts(self) -> bool:
+        """Whether pods that prefer different hosts may share some."""
+        return self._limits_by_preference is not None and self._limits_by_preference.shares_hosts
 
     def initial(self) -> list[PendingGroup]:
         """All groups with all preferences that any node can satisfy."""
@@ -112,8 +124,21 @@ class PendingGroups:
         wanted = self._topology.host_limits(required.match, preferences.anti_affinity, preferences.spread_constraints)
         if not wanted:
             return required
-        limits = self._preferred_hosts.limits(wanted, required.match, [requests for requests, _ in sizes])
+        limits = self._preferred_hosts().limits(wanted, required.match, [requests for requests, _ in sizes])
         return replace(required, preferred=limits)
+
+    def _preferred_hosts(self) -> PreferredHosts:
+        if self._limits_by_preference is None:
+            from shared.scheduling.solver.preferred_hosts import PreferredHosts  # noqa: PLC0415 (few pods prefer hosts)
+
+            self._limits_by_preference = PreferredHosts(
+                self._topology,
+                self._checker.launch_options,
+                self._host_counts,
+                self._groups,
+                strict=self._one_host_each,
+            )
+        return self._limits_by_preference
 
     def _topology_spread(self, pods: PodGroup, spread: Sequence[SpreadConstraint]) -> dict[int, TopologySpread]:
         by_term: dict[int, TopologySpread] = {}

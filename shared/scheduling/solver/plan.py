@@ -9,7 +9,6 @@ from shared.scheduling.solver.existing_capacity import ExistingCapacity
 from shared.scheduling.solver.host_affinity import HostAffinity
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.pending_groups import PendingGroup, PendingGroups
-from shared.scheduling.solver.preferred_hosts import PreferredHosts
 from shared.scheduling.state.node_pool_limits import NodePoolLimits
 from shared.scheduling.topology.topology import Topology
 
@@ -31,7 +30,7 @@ class Plan:
     Args:
         preferred_domain: a zone, or another label value, to assign pods to wherever their rules allow it.
         cheapest_per_pod: how many replicas share a host that may run only a few; see :class:`Packer`.
-        one_host_each: preferences for different hosts count to the letter; see :class:`PreferredHosts`.
+        one_host_each: preferences for different hosts count to the letter; see solver/preferred_hosts.py.
     """
 
     def __init__(
@@ -55,10 +54,9 @@ class Plan:
         self.limits = NodePoolLimits(launch_options, state_nodes)
         self.bins = Bins(launch_options, self.limits, strict=policies.min_values_policy != "BestEffort")
         self.packer = Packer(self.bins, cheapest_per_pod=cheapest_per_pod, shares_hosts=not one_host_each)
-        self.preferred_hosts = PreferredHosts(
-            self.topology, launch_options, self.existing_capacity.host_counts, groups, strict=one_host_each
+        self.pending_groups = PendingGroups(
+            checker, self.topology, groups, policies, self.existing_capacity.host_counts, one_host_each=one_host_each
         )
-        self.pending_groups = PendingGroups(checker, self.topology, groups, policies, self.preferred_hosts)
         self.host_affinity = HostAffinity(checker, self.topology.domain_counts)
         pods_with_anti_affinity = [pod for node in state_nodes.nodes for pod in node.pods_with_anti_affinity]
         self.topology.count_scheduled_pods(self.existing_capacity.host_counts, state_nodes, pods_with_anti_affinity)

@@ -156,7 +156,7 @@ def best_plan(
     if plan.unscheduled and _leaves_feasible_pods_out(plan):
         # nodes that were chosen for preferences may use up a limit that runs all pods without them
         plan = min(plan, planned(replace(policies, preference_policy="Ignore")), key=Plan.rank)
-    elif plan.preferred_hosts.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
+    elif plan.pending_groups.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
         apart = planned(policies, one_host_each=True)
         if apart.rank()[:2] <= plan.rank()[:2] and apart.price() <= _PRICE_OF_MORE_HOSTS * plan.price():
             plan = apart

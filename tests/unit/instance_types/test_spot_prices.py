@@ -116,7 +116,6 @@ def test_spot_offerings_above_the_share_are_not_available() -> None:
     assert available == {(A, labels.SPOT), *((z, labels.ON_DEMAND) for z in sample.ZONES)}
     (claim,) = decision(within_spot_price_share(TYPES, 0.1, slot="default"), (1000, 1024)).new_node_claims
     assert claim.cheapest.capacity_type == labels.ON_DEMAND
-    assert within_spot_price_share(TYPES, None, slot="default") is TYPES
 
 
 def test_a_type_without_an_on_demand_price_keeps_its_spot_offerings() -> None:
