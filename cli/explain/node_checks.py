@@ -11,7 +11,7 @@ from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
 from shared.disruption import candidates, drift, savings
-from shared.disruption.budgets import allowed_disruptions
+from shared.disruption.budgets import allowed_disruptions, budget_problems
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.disruption.soft_taints import has_soft_taint
@@ -65,6 +65,9 @@ class NodeChecks:
 
     def _budgets(self, *, is_expired: bool, is_drifted: bool, is_empty: bool) -> list[Check]:
         pool = self.candidate.pool
+        if problems := budget_problems(pool):
+            detail = f"NodePool {pool.name} allows none until its budgets are mended: {'; '.join(problems)}"
+            return [Check(name="budgets", ok=False, detail=detail)]
         reasons = [EXPIRED] if is_expired else []
         reasons += [DRIFTED] if is_drifted else []
         reasons.append(EMPTY if is_empty else UNDERUTILIZED)

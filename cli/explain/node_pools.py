@@ -14,7 +14,7 @@ from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
-from shared.disruption.budgets import allowed_disruptions
+from shared.disruption.budgets import allowed_disruptions, budget_problems
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
 from shared.plurals import plural
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -184,6 +184,9 @@ def _nodes(observed: ObservedCluster, resolved_pools: ResolvedNodePools, pool: N
 
 
 def _budgets(observed: ObservedCluster, pool: NodePool) -> tuple[Check, ...]:
+    if problems := budget_problems(pool):
+        detail = f"no node is disrupted until this is mended: {'; '.join(problems)}"
+        return (Check(name="disruption budgets", ok=False, detail=detail),)
     return tuple(
         Check(
             name=reason,

@@ -20,11 +20,12 @@ from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
 from shared.api.spot import read_spot_options
 from shared.cluster import resources, writes
+from shared.disruption.budgets import budget_problems
 from shared.launch import boot_failures
 from shared.launch.resolved_node_pools import node_class_not_ready, node_class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
@@ -40,7 +41,9 @@ NODE_CLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 PAUSED = "Paused"
 SPOT_OPTIONS_VALID = "SpotOptionsValid"
-INVALID_ANNOTATION = "InvalidAnnotation"
+BUDGETS_VALID = "DisruptionBudgetsValid"
+INVALID_BUDGET = EventReason("InvalidDisruptionBudget")
+INVALID_ANNOTATION = EventReason("InvalidAnnotation")
 PAUSED_REASON = EventReason("Paused")
 BREAKER_REASON = EventReason("CircuitBreakerOpen")
 
@@ -127,7 +130,8 @@ def status(
         generation=generation,
     )
     conditions = _with_registration_health(conditions, pool_claims, failure, now=now)
-    conditions = _with_spot_options(conditions, pool, now=now)
+    conditions = _with_validity(conditions, SPOT_OPTIONS_VALID, INVALID_ANNOTATION, read_spot_options(pool)[1], now=now)
+    conditions = _with_validity(conditions, BUDGETS_VALID, INVALID_BUDGET, budget_problems(pool), now=now)
     return NodePoolStatus(
         resources={**format_resources({**capacity, NODES: node_count})},
         nodes=node_count,
@@ -168,14 +172,13 @@ def _with_registration_health(
     return conditions
 
 
-def _with_spot_options(conditions: list[Condition], pool: NodePool, *, now: datetime) -> list[Condition]:
-    """The conditions with SpotOptionsValid, only if an annotation is invalid: then it is False; Ready stays."""
-    _, problems = read_spot_options(pool)
+def _with_validity(
+    conditions: list[Condition], type_: str, reason: str, problems: Sequence[str], *, now: datetime
+) -> list[Condition]:
+    """The conditions with this one, only if there are problems: then it is False; Ready stays."""
     if not problems:
-        return [c for c in conditions if c.type != SPOT_OPTIONS_VALID]
-    return with_condition(
-        conditions, SPOT_OPTIONS_VALID, status=False, reason=INVALID_ANNOTATION, message="; ".join(problems), now=now
-    )
+        return [c for c in conditions if c.type != type_]
+    return with_condition(conditions, type_, status=False, reason=reason, message="; ".join(problems), now=now)
 
 
 def _last_registration(claims: Iterable[NodeClaim], now: datetime) -> datetime | None:
@@ -222,7 +225,10 @@ def _write_status(
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
     for problem in read_spot_options(pool)[1]:
-        context.recorder.record(pool.ref, "Warning", EventReason("InvalidAnnotation"), problem)
+        context.recorder.record(pool.ref, "Warning", INVALID_ANNOTATION, problem)
+    for problem in budget_problems(pool):
+        message = f"no node of the NodePool is disrupted until this is mended: {problem}"
+        context.recorder.record(pool.ref, "Warning", INVALID_BUDGET, message)
 
 
 def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:

@@ -153,10 +153,24 @@ def _values(part: str, field: _Field, text: str) -> frozenset[int]:
         else:
             low = _value(first, text, field)
             high = _value(last, text, field) if dash else (field.high if slash else low)
+        if low > high and field.low <= high and low <= field.high:
+            raise CronError(
+                f'"{text}" is not a schedule: "{item}" ends before it begins, and ranges can\'t wrap around; '
+                f'two ranges can: "{first}-{_last(field)},{_first(field)}-{last}"'
+            )
         if step < 1 or low > high or low < field.low or high > field.high:
             raise CronError(f'"{text}" is not a schedule: {_allowed(item, field)}')
         values.update(range(low, high + 1, step))
     return frozenset(values)
+
+
+def _first(field: _Field) -> str:
+    """The field's first value, as a name if it has names."""
+    return next(iter(field.names), str(field.low))
+
+
+def _last(field: _Field) -> str:
+    return next(reversed(field.names), str(field.high))
 
 
 def _value(word: str, text: str, field: _Field) -> int:

@@ -36,6 +36,8 @@ MAX_BUDGETS = 50
 MAX_WEIGHT = 100
 BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
 """A percentage or a count."""
+BUDGET_DURATION = r"^(([0-9]+(h|m))+(0s)?)$"
+"""Hours and minutes."""
 
 
 class NodeClassRef(Struct, omit_defaults=False):
@@ -129,7 +131,7 @@ class Budget(Struct):
     ] = None
     duration: Annotated[
         str | None,
-        describe("How long the budget stays active, in hours and minutes.", pattern="^(([0-9]+(h|m))+(0s)?)$"),
+        describe("How long the budget stays active, in hours and minutes.", pattern=BUDGET_DURATION),
     ] = None
     reasons: Annotated[
         list[str],

@@ -2,8 +2,8 @@
 
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
-disruption or not Ready count against it. A budget that can't be parsed allows no disruptions. Rules: Karpenter's
-disruption budgets (reference: docs/facts/karpenter.md, section 5).
+disruption or not Ready count against it. A NodePool with a budget that can't be parsed allows no disruptions; it
+launches nodes as before. Rules: Karpenter's disruption budgets (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.cron import CronError, active
+from shared.api.cron import CronError, active, parse_cron
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
@@ -20,6 +20,7 @@ from shared.disruption.command import Blocker
 from shared.disruption.disruption_queue import is_queued
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from shared.api.nodepool import Budget, NodePool
@@ -29,8 +30,11 @@ _PERCENT = 100
 
 
 def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
-    """How many more of the pool's nodes may be disrupted now for that reason; 0 or more, and 0 while it is paused."""
-    if paused_pools((pool,), snapshot.pause, now=now):
+    """How many more of the pool's nodes may be disrupted now for that reason; 0 or more.
+
+    It is 0 while the pool is paused, and as long as a budget has problems.
+    """
+    if paused_pools((pool,), snapshot.pause, now=now) or budget_problems(pool):
         return 0
     disrupting_nodes = {
         c.status.node_name for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None or is_queued(c)
@@ -51,8 +55,40 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
     return max(0, limit - unavailable)
 
 
+def budget_problems(pool: NodePool) -> tuple[str, ...]:
+    """What is wrong with budgets that the API server accepts, with their paths: schedules and durations.
+
+    >>> from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+    >>> budget = Budget(nodes="0", schedule="0 9 * * fri-mon", duration="8h")
+    >>> budget_problems(NodePool(spec=NodePoolSpec(disruption=Disruption(budgets=[budget]))))[0][:35]
+    'spec.disruption.budgets[0].schedule'
+    """
+    return tuple(
+        f"spec.disruption.budgets[{i}].{problem}"
+        for i, budget in enumerate(pool.spec.disruption.budgets)
+        for problem in _problems(budget)
+    )
+
+
+def _problems(budget: Budget) -> Iterator[str]:
+    if budget.schedule is None:
+        return
+    try:
+        parse_cron(budget.schedule)
+    except CronError as error:
+        yield f"schedule: {error}"
+    try:
+        if not parse_duration(budget.duration or ""):
+            yield f'duration: "{budget.duration}" is never; allowed are whole minutes and hours, such as 30m or 8h'
+    except DurationError as error:
+        yield f"duration: {error}"
+
+
 def is_frozen(pool: NodePool, *, now: datetime) -> bool:
-    """Whether a budget for all reasons lets no node of the pool go now, however many it has: a freeze window."""
+    """Whether a budget for all reasons lets no node of the pool go now, however many it has: a freeze window.
+
+    Its budgets have no problems.
+    """
     budgets = (b for b in pool.spec.disruption.budgets if not b.reasons and _applies(b, "", now))
     return any(_limit(budget, 1) < 1 for budget in budgets)
 
@@ -82,30 +118,29 @@ class BudgetTracker:
 
     def blocker(self, pool: str, reason: str) -> Blocker | None:
         """Why no more nodes of the pool may be disrupted now; None when one may."""
-        return budget_blocker(pool, reason) if self.remaining(pool, reason) < 1 else None
+        return self.exhausted(pool, reason) if self.remaining(pool, reason) < 1 else None
+
+    def exhausted(self, pool: str, reason: str) -> Blocker:
+        """The blocker for a pool whose budgets allow no more disruptions."""
+        problems = budget_problems(self._pools[pool]) if pool in self._pools else ()
+        message = f"disruption budgets of NodePool {pool} allow no more disruptions for reason {reason} now"
+        if problems:
+            message = f"NodePool {pool} allows no disruption until its budgets are mended: {'; '.join(problems)}"
+        return Blocker(message=message, by=f"NodePool {pool}")
 
     def consume(self, pool: str) -> None:
         """Count one disrupted node of the pool."""
         self._consumed[pool] = self._consumed.get(pool, 0) + 1
 
 
-def budget_blocker(pool: str, reason: str) -> Blocker:
-    """The blocker for a pool whose budgets allow no more disruptions."""
-    message = f"disruption budgets of NodePool {pool} allow no more disruptions for reason {reason} now"
-    return Blocker(message=message, by=f"NodePool {pool}")
-
-
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:
+    """Whether the budget, which has no problems, limits disruptions for that reason now."""
     if budget.reasons and reason not in budget.reasons and set(budget.reasons) <= set(REASONS):
         return False
     if budget.schedule is None:
         return True
-    try:
-        length = parse_duration(budget.duration or "")
-        return length is None or active(budget.schedule, length, now)
-    except (CronError, DurationError):
-        # Fails closed: a window that can't be parsed counts as open, so its limit applies.
-        return True
+    length = parse_duration(budget.duration or "")
+    return length is None or active(budget.schedule, length, now)
 
 
 def _limit(budget: Budget, total: int) -> int:

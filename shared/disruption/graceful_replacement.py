@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.disruption.budgets import budget_blocker
 from shared.disruption.candidates import all_candidates, disruption_blocker
 from shared.disruption.command import Blocker, Command, MethodResult
 from shared.disruption.simulated_scheduling import simulate_scheduling
@@ -59,7 +58,7 @@ def _unblocked(
         remaining.setdefault(pool, budgets.remaining(pool, reason))
         blocker = disruption_blocker(state, candidate)
         if blocker is None and remaining[pool] < 1:
-            blocker = budget_blocker(pool, reason)
+            blocker = budgets.exhausted(pool, reason)
         if blocker is None:
             together = [*(c.pods for c, _ in chosen), candidate.pods]
             if not state.pod_disruption_budgets.allow_together(together):

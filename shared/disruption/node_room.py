@@ -29,7 +29,7 @@ from shared.api.pods import (
     waited,
 )
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, add, format_quantity, parse_resources
-from shared.disruption.budgets import is_frozen
+from shared.disruption.budgets import budget_problems, is_frozen
 from shared.disruption.disruption_cost import pod_disruption_cost
 from shared.disruption.eviction_choice import EvictablePod, cheapest_evictions
 from shared.struct import Struct
@@ -122,6 +122,8 @@ def node_blocker(node: Node, claim: NodeClaim, pool: NodePool, *, now: datetime)
             return f"{owner.kind} {owner.metadata.name} has annotation {names.DO_NOT_DISRUPT}"
     for pause in paused_pools((pool,), None, now=now).values():
         return pause.message
+    if problems := budget_problems(pool):
+        return f"NodePool {pool.name} allows no disruption until its budgets are mended: {'; '.join(problems)}"
     if is_frozen(pool, now=now):
         return f"the disruption budgets of NodePool {pool.name} allow no disruption now"
     return ""

@@ -101,20 +101,26 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
-def test_a_budget_with_an_unreadable_schedule_blocks_all_disruptions_and_is_reported(world: World, load: Load) -> None:
+def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_reported(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=2)
     bad = {"nodes": "10%", "schedule": "61 * * * *", "duration": "1h"}
     world.apply(pool(disruption={**disruption, "budgets": [bad]}))
+    nodes = len(world.nodes())
+    world.scale("default", "inflate", 9)
+    world.run_until(lambda: running(world) == 9)
+    assert len(world.nodes()) > nodes
     world.scale("default", "inflate", 0)
     world.run_until(lambda: running(world) == 0)
     world.run_for(timedelta(minutes=10))
-    assert len(world.nodes()) >= 1
+    assert len(world.nodes()) > nodes
     assert world.timeline.of("claim terminating") == []
     stored = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
-    (valid,) = [c for c in stored["status"]["conditions"] if c["type"] == "ValidationSucceeded"]
-    assert valid["status"] == "False"
-    assert "spec.disruption.budgets[0].schedule" in valid["message"]
+    conditions = {c["type"]: c for c in stored["status"]["conditions"]}
+    assert conditions["Ready"]["status"] == "True"
+    assert conditions["DisruptionBudgetsValid"]["status"] == "False"
+    assert "spec.disruption.budgets[0].schedule" in conditions["DisruptionBudgetsValid"]["message"]
+    assert "no node of the NodePool is disrupted" in events(world, "InvalidDisruptionBudget")[0]
     world.apply(pool(disruption=disruption))
     world.run_until(lambda: not world.nodes())
     assert world.failures() == []

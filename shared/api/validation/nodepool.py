@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import legacy, nodeclass
-from shared.api.cron import CronError, parse_cron
-from shared.api.duration import DurationError, parse_duration
-from shared.api.nodepool import BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
+from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
 from shared.api.validation import fields
 from shared.api.validation.fields import quoted
 from shared.api.validation.nodeclass import kubelet_settings
@@ -21,6 +18,8 @@ if TYPE_CHECKING:
     from shared.api.nodepool import Budget, Disruption, NodePool, TemplateSpec
 
 _NODES = re.compile(BUDGET_NODES)
+_BUDGET_DURATION = re.compile(BUDGET_DURATION)
+_ALLOWED_DURATIONS = "allowed are whole minutes and hours, such as 30m or 8h"
 
 
 def validate_node_pool(pool: NodePool) -> Iterator[str]:
@@ -75,24 +74,8 @@ def _budget(at: str, budget: Budget) -> Iterator[str]:
     if (budget.schedule is None) != (budget.duration is None):
         present, missing = ("schedule", "duration") if budget.duration is None else ("duration", "schedule")
         yield f"{at}.{missing}: is missing; {present} and {missing} must be set together"
-    if budget.schedule is not None:
-        try:
-            parse_cron(budget.schedule)
-        except CronError as error:
-            yield f"{at}.schedule: {error}"
-    if budget.duration is not None:
-        yield from _budget_duration(f"{at}.duration", budget.duration)
-
-
-def _budget_duration(path: str, given: str) -> Iterator[str]:
-    """Whole minutes, because cron counts in minutes."""
-    try:
-        duration = parse_duration(given)
-    except DurationError as error:
-        yield f"{path}: {error}"
-        return
-    if not duration or duration % timedelta(minutes=1):
-        yield f"{path}: {quoted(given)} is not allowed; allowed are whole minutes and hours, such as 30m or 8h"
+    if budget.duration is not None and not _BUDGET_DURATION.fullmatch(budget.duration):
+        yield f"{at}.duration: {quoted(budget.duration)} is not allowed; {_ALLOWED_DURATIONS}"
 
 
 def validate_node_claim(claim: NodeClaim) -> Iterator[str]:

@@ -85,6 +85,23 @@ def test_an_invalid_schedule_is_rejected_with_its_text(text: str) -> None:
         active(text, timedelta(hours=1), MONDAY)
 
 
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ("0 22-6 * * *", '"22-6" ends before it begins, and ranges can\'t wrap around; two ranges can: "22-23,0-6"'),
+        ("0 9 * * fri-mon", 'two ranges can: "fri-sat,sun-mon"'),
+        ("0 0 1 nov-feb *", 'two ranges can: "nov-dec,jan-feb"'),
+    ],
+)
+def test_a_range_that_wraps_around_is_refused_with_the_two_ranges_that_say_the_same(text: str, instead: str) -> None:
+    with pytest.raises(CronError) as refused:
+        parse_cron(text)
+    assert instead in str(refused.value)
+    part = instead.rpartition('"')[0].rpartition('"')[2]
+    item = next(word for word in text.split() if "-" in word)
+    assert parse_cron(text.replace(item, part)).next_after(MONDAY) is not None
+
+
 def test_a_day_that_never_comes_is_refused() -> None:
     with pytest.raises(CronError, match="never comes: none of its months has a day 31"):
         parse_cron("0 0 31 2,4 *")

@@ -158,8 +158,6 @@ def test_a_taint_can_not_be_there_twice() -> None:
         ({"budgets": [{"reasons": ["Expired"]}]}, 'budgets[0].reasons[0]: "Expired" is not allowed; allowed are Under'),
         ({"budgets": [{"schedule": "@daily"}]}, "budgets[0].duration: is missing; schedule and duration must"),
         ({"budgets": [{"duration": "1h"}]}, "budgets[0].schedule: is missing"),
-        ({"budgets": [{"schedule": "9 am", "duration": "1h"}]}, 'budgets[0].schedule: "9 am" is not a schedule'),
-        ({"budgets": [{"schedule": "0 0 31 2 *", "duration": "1h"}]}, 'budgets[0].schedule: "0 0 31 2 *" never comes'),
         ({"budgets": [{"schedule": "@daily", "duration": "90s"}]}, 'budgets[0].duration: "90s" is not allowed'),
         ({"budgets": [{"schedule": "@daily", "duration": "0s"}]}, 'budgets[0].duration: "0s" is not allowed'),
     ],

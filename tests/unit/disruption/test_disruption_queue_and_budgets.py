@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
+from shared.api.validation.nodepool import validate_node_pool
 from shared.disruption import budgets, disruption_cost, disruption_queue
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.candidates import initialized_nodes
@@ -112,6 +113,28 @@ def test_an_invalid_budget_allows_nothing(cluster: Cluster, budget: Budget) -> N
     cluster.node("n", 1)
     cluster.disruption(budgets=[budget])
     assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "problem"),
+    [
+        (Budget(nodes="80%", schedule="0 22-5 * * *", duration="7h"), 'schedule: "0 22-5 * * *" is not a schedule'),
+        (Budget(nodes="80%", schedule="0 0 30 feb *", duration="1h"), 'schedule: "0 0 30 feb *" never comes'),
+        (Budget(nodes="80%", schedule="@hourly", duration="0m"), 'duration: "0m" is never'),
+        (Budget(nodes="80%", schedule="@hourly", duration="99999999999999h"), "duration: "),
+    ],
+)
+def test_a_budget_that_the_api_server_takes_and_no_one_can_read_stops_all_disruption_and_nothing_else(
+    cluster: Cluster, budget: Budget, problem: str
+) -> None:
+    cluster.node("n", 1)
+    cluster.disruption(budgets=[Budget(nodes="100%"), budget])
+    assert not any("budgets" in problem for problem in validate_node_pool(cluster.pool))
+    tracker = BudgetTracker(cluster.snapshot, now=NOW)
+    for reason in ("Empty", "Drifted", "Underutilized"):
+        blocker = tracker.blocker("default", reason)
+        assert blocker is not None
+        assert f"spec.disruption.budgets[1].{problem}" in blocker.message
 
 
 def test_disruptions_are_shared_by_reasons_and_none_remain_for_an_unknown_pool(cluster: Cluster) -> None:
