@@ -107,7 +107,8 @@ EVENTS = {
     "launches again.",
     "CapacityReservationInterrupted": "NodeClaim: the capacity reservation of its instance is reclaimed; it is "
     "deleted and replaced.",
-    "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms.",
+    "CapacityReservationEnded": "NodeClaim: its capacity reservation has ended; it runs on, labelled on-demand.",
+    "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms; it stays ready.",
     "CircuitBreakerOpen": "NodePool: its launches fail or its machines never join, so they are paused; one is tried.",
     "Conflict": "NodeOverlay: another of the same weight sets the same price or resource, so this one isn't applied.",
     "DemandUnknown": "CapacityBuffer: why its queue, alarm or event can't be followed.",
@@ -137,6 +138,7 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
+    "InvalidDisruptionBudget": "NodePool: a disruption budget can't be read, so no node of the pool is disrupted.",
     "InvalidAnnotation": "NodePool: an annotation has an invalid value; the default is used.",
     "InvalidOption": "Node groups: what in ConfigMap tenon-node-groups, or in a group's tags, can't be used.",
     "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",

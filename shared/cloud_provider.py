@@ -152,6 +152,7 @@ class Instance(Struct, kw_only=True):
     private_dns_name: str = ""
     subnet_id: str = ""
     security_groups: tuple[str, ...] = ()
+    capacity_reservation: str = ""
     state_reason: str = ""
     state_message: str = ""
 
@@ -162,10 +163,11 @@ class Instance(Struct, kw_only=True):
 
 
 class InstanceNetwork(Struct, kw_only=True):
-    """The ids of an instance's subnet and security groups; empty: not known."""
+    """The ids of an instance's subnet, security groups and capacity reservation; empty: not known, or none."""
 
     subnet: str = ""
     security_groups: frozenset[str] = frozenset()
+    capacity_reservation: str = ""
 
 
 class CloudProvider(Protocol):

@@ -187,7 +187,7 @@ class DisruptionController:
         state = with_fields(
             with_chunks(state, decision),
             nominated=nominated | disruption_queue.replacement_names(snapshot.node_claims),
-            instance_networks=instance_networks(cloud_provider, now=now, logger=self._logger),
+            instance_networks=instance_networks(cloud_provider, snapshot.node_classes, now=now, logger=self._logger),
             node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := node_classes[p.name])},
             is_drifted=cloud_provider.is_drifted,
         )

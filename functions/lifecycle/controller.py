@@ -15,6 +15,7 @@ from functions.lifecycle import (
     adoption,
     cluster_metrics,
     commitment_status,
+    ended_reservations,
     free_addresses,
     garbage_collection,
     launch_times,
@@ -133,6 +134,7 @@ def _reconcile(
     if compare_with_ec2:
         instances = context.cloud_provider.list()
         garbage_collection.collect(context, snapshot, instances)
+        ended_reservations.relabel(context, snapshot, instances)
         node_repair.repair_nodes(context, visible)
         if visible is not snapshot and context.pause is None:
             # Imported here: few clusters have standby nodes.

@@ -1,4 +1,4 @@
-"""Status of node classes: what they select on AWS now, and an event for each condition that is False."""
+"""Status of node classes: what they select on AWS now, and an event for each condition that has something to say."""
 
 from __future__ import annotations
 
@@ -74,5 +74,6 @@ def _write_status(context: ReconcileContext, node_class: EC2NodeClass, resolved_
         lambda c: replace(c, status=resolved_class.status),
     )
     for condition in after.status.conditions:
-        if condition.status == "False" and condition.type != READY:
+        # a condition that is True says what isn't as the user may expect
+        if condition.message and condition.status != "Unknown" and condition.type != READY:
             context.recorder.record(node_class.ref, "Warning", condition.reason, condition.message)

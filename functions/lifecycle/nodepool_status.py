@@ -42,8 +42,8 @@ NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 PAUSED = "Paused"
 SPOT_OPTIONS_VALID = "SpotOptionsValid"
 BUDGETS_VALID = "DisruptionBudgetsValid"
-INVALID_BUDGET = EventReason("InvalidDisruptionBudget")
-INVALID_ANNOTATION = EventReason("InvalidAnnotation")
+INVALID_BUDGET = "InvalidDisruptionBudget"
+INVALID_ANNOTATION = "InvalidAnnotation"
 PAUSED_REASON = EventReason("Paused")
 BREAKER_REASON = EventReason("CircuitBreakerOpen")
 
@@ -225,10 +225,10 @@ def _write_status(
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
     for problem in read_spot_options(pool)[1]:
-        context.recorder.record(pool.ref, "Warning", INVALID_ANNOTATION, problem)
+        context.recorder.record(pool.ref, "Warning", EventReason("InvalidAnnotation"), problem)
     for problem in budget_problems(pool):
         message = f"no node of the NodePool is disrupted until this is mended: {problem}"
-        context.recorder.record(pool.ref, "Warning", INVALID_BUDGET, message)
+        context.recorder.record(pool.ref, "Warning", EventReason("InvalidDisruptionBudget"), message)
 
 
 def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:

@@ -1,6 +1,7 @@
 """On-demand capacity reservations, which moto lacks: a number of instances of a type that is reserved in a zone.
 
-Instances that are launched into a reservation use it until they are terminated; a launch into a full one fails.
+Instances that are launched into a reservation use it until they are terminated; a launch into a full one fails. When it
+ends, they run on without it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from local.aws import backends
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
 
 @dataclass(kw_only=True)
 class Reservation:
-    """One reservation of ``total`` instances; ``used`` are the ids of the running ones."""
+    """One reservation of ``total`` instances; ``used`` are the running ones by id, moto's objects."""
 
     id: str
     instance_type: str
@@ -28,7 +29,8 @@ class Reservation:
     criteria: str
     owner: str
     created: datetime
-    used: set[str] = field(default_factory=set)
+    used: dict[str, Any] = field(default_factory=dict)
+    state: str = "active"
 
     @property
     def free(self) -> int:
@@ -81,16 +83,33 @@ class CapacityReservations:
         reservation = self._all.get(reservation_id)
         if reservation is None or (reservation.instance_type, reservation.zone) != (instance_type, zone):
             return 0
-        return reservation.free
+        return reservation.free if reservation.state == "active" else 0
 
-    def use(self, reservation_id: str, instance_ids: Sequence[str]) -> None:
-        """Record instances that were launched into the reservation."""
-        self._all[reservation_id].used.update(instance_ids)
+    def is_active(self, reservation_id: str) -> bool:
+        """Whether the reservation exists and hasn't ended."""
+        reservation = self._all.get(reservation_id)
+        return reservation is not None and reservation.state == "active"
+
+    def use(self, reservation_id: str, instances: Iterable[Any]) -> None:
+        """Record instances (moto's) that were launched into the reservation."""
+        self._all[reservation_id].used.update({instance.id: instance for instance in instances})
+
+    def end(self, reservation_id: str, *, state: str = "expired") -> None:
+        """Let the reservation expire, or cancel it; its instances run on, billed on-demand.
+
+        Raises:
+            KeyError: there is no such reservation.
+        """
+        reservation = self._all[reservation_id]
+        reservation.state = state
+        for instance in reservation.used.values():
+            instance.capacity_reservation_id = None
+        reservation.used.clear()
 
     def release(self, instance_id: str) -> None:
         """Release the reservation of a terminated instance."""
         for reservation in self._all.values():
-            reservation.used.discard(instance_id)
+            reservation.used.pop(instance_id, None)
 
     def describe(self, filters: Mapping[str, Sequence[str]], ids: Sequence[str] = ()) -> list[dict[str, Any]]:
         """DescribeCapacityReservations' entries, by id. Filters: state, owner-id, criteria, type, zone and tags."""
@@ -107,7 +126,7 @@ def _matches(reservation: Reservation, name: str, values: Sequence[str]) -> bool
     if name == "tag-key":
         return bool(reservation.tags.keys() & set(values))
     attributes = {
-        "state": "active",
+        "state": reservation.state,
         "owner-id": reservation.owner,
         "instance-match-criteria": reservation.criteria,
         "instance-type": reservation.instance_type,
@@ -126,7 +145,7 @@ def _entry(reservation: Reservation) -> dict[str, Any]:
         "Tenancy": "default",
         "TotalInstanceCount": reservation.total,
         "AvailableInstanceCount": reservation.free,
-        "State": "active",
+        "State": reservation.state,
         "InstanceMatchCriteria": reservation.criteria,
         "ReservationType": "default",
         "CreateDate": reservation.created,

@@ -128,7 +128,7 @@ class Fleets:
         for candidate in ordered:
             if not remaining:
                 break
-            problem = self._invalid(candidate, capacity_type)
+            problem = self._unusable(candidate, capacity_type) or self._invalid(candidate, capacity_type)
             granted = 0 if problem else self._take_capacity(candidate, capacity_type, remaining)
             if granted:
                 instances.append(self._run(candidate, granted, capacity_type, tags))
@@ -213,6 +213,18 @@ class Fleets:
 
         return sorted(candidates, key=rank)
 
+    def _unusable(self, candidate: Candidate, capacity_type: str) -> tuple[str, str] | None:
+        """Why nothing is launched from the pool or reservation, whatever the request asks for (code, message)."""
+        if error := self._capacity.error(candidate.pool(capacity_type)):
+            return error
+        reservation = candidate.reservation_id
+        if reservation and not self._reservations.is_active(reservation):
+            return (
+                "InvalidCapacityReservationState.Unavailable",
+                f"The capacity reservation {reservation} is not active.",
+            )
+        return None
+
     def _invalid(self, candidate: Candidate, capacity_type: str) -> tuple[str, str] | None:
         try:
             price = self._prices.spot(candidate.instance_type, candidate.zone)
@@ -268,7 +280,7 @@ class Fleets:
             self._complete(instance, candidate)
         instance_ids = [instance.id for instance in reservation.instances]
         if candidate.reservation_id:
-            self._reservations.use(candidate.reservation_id, instance_ids)
+            self._reservations.use(candidate.reservation_id, reservation.instances)
         return {
             "LaunchTemplateAndOverrides": candidate.echo,
             "Lifecycle": capacity_type,

@@ -1,4 +1,4 @@
-"""Offerings without capacity, as insufficient capacity errors showed them: stored for three minutes, for all functions.
+"""Offerings that can't be launched now, as EC2's errors showed them: stored for some minutes, for all functions.
 
 They are in DynamoDB, because what one launch learns saves the next one a call. Losing them costs a few calls, nothing
 else. Rows that DynamoDB hasn't deleted yet are ignored once they expire.
@@ -20,19 +20,29 @@ if TYPE_CHECKING:
 
 TTL = timedelta(minutes=3)
 """Karpenter's (docs/facts/karpenter.md, section 4)."""
+LASTING_TTL = timedelta(minutes=10)
+"""Of offerings that fail for another reason than capacity, which seldom ends by itself."""
 RETRY_AFTER = timedelta(seconds=50)
 """Offerings marked longer ago are tried again for pods without another choice: within a minute, by the schedule."""
 
 _PARTITION = "unavailable"
 
 
-def mark(dynamodb: DynamoDBClient, table: str, offerings: Iterable[OfferingKey], *, reason: str, now: datetime) -> None:
-    """Store that the offerings have no capacity; ``reason`` is EC2's code. Marking again restarts the TTL.
+def mark(
+    dynamodb: DynamoDBClient,
+    table: str,
+    offerings: Iterable[OfferingKey],
+    *,
+    reason: str,
+    now: datetime,
+    ttl: timedelta = TTL,
+) -> None:
+    """Store that the offerings can't be launched; ``reason`` says why. Marking again restarts the TTL.
 
     Raises:
         ClientError: DynamoDB failed.
     """
-    expires = str(int((now + TTL).timestamp()))
+    expires = str(int((now + ttl).timestamp()))
     dynamodb_rows.put_all(
         dynamodb,
         table,
@@ -54,7 +64,10 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset
 
 
 def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
-    """The offerings that are marked now, and when each was marked last (to the second)."""
+    """The offerings that are marked now, and when each was marked last (to the second).
+
+    For those with a longer TTL, the time is later by the difference.
+    """
     marked: dict[OfferingKey, datetime] = {}
     for item in dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
         capacity_type, instance_type, zone = item["sk"]["S"].split(":", 2)

@@ -30,10 +30,6 @@ def node_class_drift(claim: NodeClaim, node_class: EC2NodeClass, network: Instan
         return f"AMI {claim.status.image_id} is no longer selected by {node_class.ref}"
     if network is not None and (message := _network_drift(network, node_class)):
         return message
-    reservation = claim.metadata.labels.get(labels.RESERVATION_LABELS[0])
-    reserved = claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
-    if reserved and reservation and reservation not in {r.id for r in status.capacity_reservations}:
-        return f"capacity reservation {reservation} is no longer selected by {node_class.ref}"
     return ""
 
 
@@ -45,4 +41,8 @@ def _network_drift(network: InstanceNetwork, node_class: EC2NodeClass) -> str:
     if selected and network.security_groups and selected != network.security_groups:
         actual, expected = ", ".join(sorted(network.security_groups)), ", ".join(sorted(selected))
         return f"the instance has security groups {actual}; {node_class.ref} selects {expected}"
+    # An instance whose reservation has ended has none: it runs on, on-demand.
+    reservation = network.capacity_reservation
+    if reservation and reservation not in {r.id for r in status.capacity_reservations}:
+        return f"capacity reservation {reservation} is no longer selected by {node_class.ref}"
     return ""

@@ -129,6 +129,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             ClientError: DynamoDB failed, or the cluster can't be described.
         """
         from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
+        from shared.launch.fleet import errors  # noqa: PLC0415 (the same)
         from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
         from shared.launch.fleet.partial_launches import PartialLaunches  # noqa: PLC0415 (the same)
         from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
@@ -145,7 +146,12 @@ class EC2CloudProvider(Struct, kw_only=True):
         )
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
-        unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)
+        lasting = {offering for r in results if errors.is_lasting(r) for offering in r.unavailable}
+        for offerings, reason, ttl in (
+            ([o for o in unavailable if o not in lasting], "NoCapacity", unavailable_offerings.TTL),
+            ([o for o in unavailable if o in lasting], "Failing", unavailable_offerings.LASTING_TTL),
+        ):
+            unavailable_offerings.mark(aws.dynamodb(), self.table_name, offerings, reason=reason, now=now, ttl=ttl)
         return results
 
     def start(self, claims: Sequence[NodeClaim], *, now: datetime) -> tuple[LaunchFailure, ...]:

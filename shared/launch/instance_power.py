@@ -14,7 +14,7 @@ from shared import aws
 from shared.api import labels as names
 from shared.aws import error_code
 from shared.cloud_provider import LaunchFailure, instance_id
-from shared.launch.fleet.errors import CAPACITY, THROTTLED, user_message
+from shared.launch.fleet import errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,11 +76,7 @@ def _try_to_start(claims: Sequence[NodeClaim]) -> ClientError | None:
 def _kind(error: ClientError) -> FailureKind:
     """As of a launch; an instance that EC2 doesn't know is gone."""
     code = error_code(error)
-    if code in CAPACITY:
-        return "capacity"
-    if code in THROTTLED:
-        return "throttled"
-    return "gone" if code.startswith("InvalidInstanceID") else "configuration"
+    return "gone" if code.startswith("InvalidInstanceID") else errors.kind(code)
 
 
 def _failure(claim: NodeClaim, offering: OfferingKey, error: ClientError) -> LaunchFailure:
@@ -89,7 +85,7 @@ def _failure(claim: NodeClaim, offering: OfferingKey, error: ClientError) -> Lau
         claim_name=claim.name,
         kind=kind,
         reason=error_code(error).replace(".", ""),
-        message=user_message(error_code(error), error.response["Error"].get("Message", "")),
+        message=errors.user_message(error_code(error), error.response["Error"].get("Message", "")),
         unavailable=(offering,) if kind == "capacity" else (),
     )
 

@@ -133,6 +133,7 @@ def _instance(described: InstanceTypeDef) -> Instance:
         subnet_id=described.get("SubnetId", ""),
         state_reason=described.get("StateReason", {}).get("Code", ""),
         state_message=described.get("StateReason", {}).get("Message", ""),
+        capacity_reservation=described.get("CapacityReservationId", ""),
         security_groups=tuple(sorted(g.get("GroupId", "") for g in described.get("SecurityGroups", []))),
     )
 

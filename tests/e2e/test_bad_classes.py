@@ -120,12 +120,6 @@ CASES = {
         reason="Invalid",
         says=("spec.placementGroupSelector", "either name or id"),
     ),
-    "reservations": Bad(
-        spec={"capacityReservationSelectorTerms": [{"id": "cr-0123456789"}]},
-        condition="CapacityReservationsReady",
-        reason="CapacityReservationsNotFound",
-        says=("spec.capacityReservationSelectorTerms[0].id", "cr-0123456789"),
-    ),
 }
 
 

@@ -1,6 +1,7 @@
 """EC2's error codes of CreateFleet: what kind of failure each is, what to tell the user, and when to retry.
 
-Source of the capacity codes: docs/facts/karpenter.md, section 4.
+Most errors of a CreateFleet call name an offering. Unless no other offering can help, it is avoided for a while and the
+next is tried, as after insufficient capacity. Source of the capacity codes: docs/facts/karpenter.md, section 4.
 
 After insufficient capacity, the NodeClaims without an instance are launched by the next capacity type only when every
 offering of the plan has no capacity: scheduling again would find dearer offerings of the same capacity type. Otherwise
@@ -22,42 +23,103 @@ if TYPE_CHECKING:
     from shared.launch.fleet.overrides import FleetPlan
 
 
-CAPACITY = frozenset(
+NO_CAPACITY = frozenset(
     {
-        "InsufficientInstanceCapacity",
+        "InsufficientAddressCapacity",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientFreeAddressesInSubnet",
         "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientReservedInstancesCapacity",
+        "InsufficientVolumeCapacity",
+        "ReservationCapacityExceeded",
+        "ReservedInstancesUnavailable",
+        "UnfulfillableCapacity",
+    }
+)
+"""EC2 has none of an offering now."""
+_QUOTAS = frozenset(
+    {
+        "HostLimitExceeded",
+        "InstanceLimitExceeded",
+        "MaxFleetCountExceeded",
+        "MaxSpotFleetRequestCountExceeded",
         "MaxSpotInstanceCountExceeded",
         "VcpuLimitExceeded",
-        "UnfulfillableCapacity",
-        "Unsupported",
-        "InsufficientFreeAddressesInSubnet",
-        "MaxFleetCountExceeded",
-        "ReservationCapacityExceeded",
     }
 )
+"""Quotas that differ by capacity type or instance family."""
+SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+"""The account has no service-linked role for spot instances, and the function may not create it."""
+_OTHER_OFFERINGS_HELP = frozenset(
+    {
+        SPOT_ROLE_MISSING,
+        "AttachmentLimitExceeded",
+        "EncryptedVolumesNotSupported",
+        "IncompatibleHostRequirements",
+        "InstanceCreditSpecification.NotSupported",
+        "InvalidAvailabilityZone",
+        "InvalidCapacityReservationId.NotFound",
+        "InvalidCapacityReservationIdNotFoundException",
+        "InvalidCapacityReservationState.Unavailable",
+        "InvalidHostState",
+        "InvalidInstanceFamily",
+        "InvalidInstanceType",
+        "InvalidInterface.IpAddressLimitExceeded",
+        "InvalidReservationID.NotFound",
+        "InvalidZone.NotFound",
+        "LimitPriceExceeded",
+        "NonEBSInstance",
+        "PrivateIpAddressLimitExceeded",
+        "SpotMaxPriceTooLow",
+        "UnavailableHostRequirements",
+        "Unsupported",
+        "UnsupportedException",
+        "UnsupportedHibernationConfiguration",
+        "UnsupportedHostConfiguration",
+        "UnsupportedInstanceTypeOnHost",
+        "UnsupportedOperation",
+        "UnsupportedTenancy",
+        "VolumeTypeNotAvailableInZone",
+        "ZonesMismatched",
+    }
+)
+"""What one type, zone, reservation or capacity type doesn't do, and another may."""
+CAPACITY = NO_CAPACITY | _QUOTAS | _OTHER_OFFERINGS_HELP
+_WHOLE_CAPACITY_TYPE = frozenset({SPOT_ROLE_MISSING})
+"""Whatever offering the error names, it holds for all of the capacity type."""
 THROTTLED = frozenset(
     {
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "TooManyRequestsException",
         "BandwidthLimitExceeded",
+        "ConcurrentTagAccess",
+        "CreditSpecificationUpdateInProgress",
+        "EC2ThrottledException",
         "InternalError",
         "InternalFailure",
-        "ServiceUnavailable",
-        "Unavailable",
-        "EC2ThrottledException",
+        "InvalidSecurity.RequestHasExpired",
         "PriorRequestNotComplete",
+        "RequestExpired",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottledException",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "Unavailable",
     }
 )
+"""Also EC2's own failures, and requests that were late: the same request may succeed in a while."""
 LAUNCH_TEMPLATE_NOT_FOUND = frozenset(
     {
         "InvalidLaunchTemplateName.NotFoundException",
         "InvalidLaunchTemplateId.NotFound",
         "InvalidLaunchTemplateId.NotFoundException",
+        "InvalidLaunchTemplateId.VersionNotFound",
     }
 )
 NOT_FOUND = LAUNCH_TEMPLATE_NOT_FOUND | {
@@ -67,6 +129,8 @@ NOT_FOUND = LAUNCH_TEMPLATE_NOT_FOUND | {
     "InvalidGroupId.NotFound",
     "InvalidAMIID.NotFound",
     "InvalidAMIID.Unavailable",
+    "InvalidSecurityGroupID.NotFound",
+    "InvalidSubnet",
 }
 """Something that the node class's status names was deleted: resolve the class again."""
 
@@ -78,6 +142,89 @@ INVALID_REQUEST = "InvalidRequest"
 """botocore refused to send the request: a bug of Tenon's, which no retry mends."""
 
 DENIED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+_CONFIGURATION = DENIED | {
+    # the account
+    "AuthFailure",
+    "Blocked",
+    "ExpiredToken",
+    "IncompleteSignature",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "OperationNotPermitted",
+    "OptInRequired",
+    "PendingVerification",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+    # the request
+    INVALID_REQUEST,
+    "InvalidAction",
+    "InvalidCharacter",
+    "InvalidClientToken",
+    "InvalidFleetConfig",
+    "InvalidFleetConfiguration",
+    "InvalidInput",
+    "InvalidLaunchTemplateId.Malformed",
+    "InvalidLaunchTemplateName.MalformedException",
+    "InvalidParameter",
+    "InvalidParameterCombination",
+    "InvalidParameterDependency",
+    "InvalidParameterValue",
+    "InvalidQueryParameter",
+    "InvalidSpotFleetRequestConfig",
+    "InvalidTargetCapacitySpecification",
+    "MalformedQueryString",
+    "MissingAction",
+    "MissingInput",
+    "MissingParameter",
+    "NoSuchVersion",
+    "RequestResourceCountExceeded",
+    "ResourceCountExceeded",
+    "UnknownParameter",
+    "ValidationError",
+    # the node class
+    "BootForVolumeTypeUnsupported",
+    "CustomerKeyHasBeenRevoked",
+    "InvalidAMIID.Malformed",
+    "InvalidAffinity",
+    "InvalidBlockDeviceMapping",
+    "InvalidCapacityReservationIdMalformedException",
+    "InvalidCpuCredits.Malformed",
+    "InvalidGroupId.Malformed",
+    "InvalidIamInstanceProfileArn.Malformed",
+    "InvalidKMSKey.InvalidState",
+    "InvalidKMSKey.NotFound",
+    "InvalidKeyPair.NotFound",
+    "InvalidManifest",
+    "InvalidNetworkInterface.InUse",
+    "InvalidNetworkInterfaceID.NotFound",
+    "InvalidPlacementGroup.Unknown",
+    "InvalidSecurityGroupId.Malformed",
+    "InvalidSnapshot.NotFound",
+    "InvalidSnapshotID.Malformed",
+    "InvalidSubnetID.Malformed",
+    "InvalidTagKey.Malformed",
+    "InvalidTenancy",
+    "InvalidUserData.Malformed",
+    "SecurityGroupLimitExceeded",
+    "SecurityGroupsPerInstanceLimitExceeded",
+    "SecurityGroupsPerInterfaceLimitExceeded",
+    "TagLimitExceeded",
+    "UnknownVolumeType",
+    "VPCIdNotSpecified",
+    "VPCResourceNotSpecified",
+    "VolumeIOPSLimit",
+    # quotas that every offering meets
+    "MaxIOPSLimitExceeded",
+    "MaxTemplateLimitExceeded",
+    "MaxTemplateVersionLimitExceeded",
+    "NetworkInterfaceLimitExceeded",
+    "PlacementGroupLimitExceeded",
+    "ResourceLimitExceeded",
+    "VolumeLimitExceeded",
+}
+"""No other offering mends these: a user must change something."""
+CLASSIFIED = CAPACITY | THROTTLED | NOT_FOUND | USED_TOKEN | _CONFIGURATION
+"""Every code that a launch is known to fail with. Source: EC2 API Reference, "Error codes for the Amazon EC2 API"."""
 
 
 class CreateFleetError(Exception):
@@ -90,12 +237,30 @@ class CreateFleetError(Exception):
 
 
 def kind(code: str) -> FailureKind:
-    """The kind of failure, which says what to do next (:class:`shared.cloud_provider.LaunchFailure`)."""
-    if code in CAPACITY:
-        return "capacity"
+    """The kind of failure, which says what to do next (:class:`shared.cloud_provider.LaunchFailure`).
+
+    A code that isn't known counts as *capacity*: another offering is tried, rather than the same one for ever.
+
+    >>> kind("InsufficientInstanceCapacity"), kind("InvalidBlockDeviceMapping"), kind("NewCodeOfEC2")
+    ('capacity', 'configuration', 'capacity')
+    """
     if code in THROTTLED:
         return "throttled"
-    return "gone" if code in NOT_FOUND else "configuration"
+    if code in NOT_FOUND:
+        return "gone"
+    return "configuration" if code in _CONFIGURATION | USED_TOKEN else "capacity"
+
+
+def is_lasting(result: LaunchResult) -> bool:
+    """Whether nothing was launched for a reason that isn't a lack of capacity, nor a quota that frees up."""
+    return (
+        isinstance(result, LaunchFailure) and result.kind == "capacity" and result.reason not in NO_CAPACITY | _QUOTAS
+    )
+
+
+def is_of_capacity_type(code: str) -> bool:
+    """Whether the error holds for every offering of the capacity type."""
+    return code in _WHOLE_CAPACITY_TYPE
 
 
 def user_message(code: str, message: str) -> str:
@@ -112,8 +277,10 @@ def user_message(code: str, message: str) -> str:
 
 
 def _hint(code: str, text: str) -> str:
-    if code in {"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"}:
+    if code in _QUOTAS:
         return "ask for a higher EC2 quota, or allow other instance types"
+    if code == SPOT_ROLE_MISSING:
+        return "create the role once: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
     if code == "InsufficientFreeAddressesInSubnet":
         return "let spec.subnetSelectorTerms select larger subnets"
     lower = f"{code} {text}".lower()

@@ -41,12 +41,12 @@ from shared.launch.fleet.errors import (
 from shared.launch.fleet.overrides import narrowed, plan_fleet, without_unavailable
 from shared.launch.fleet.request import fleet_request
 from shared.launch.fleet.response import (
-    FleetError,
     FleetResponse,
     assign_existing,
     assign_response,
     failure,
     read_response,
+    rejected_call,
 )
 from shared.launch.node_class import subnets
 
@@ -370,14 +370,15 @@ class _LaunchGroup:
             response = aws.ec2_without_retries().create_fleet(**parameters)
         except ClientError as error:
             code = error_code(error)
-            if code in errors.LAUNCH_TEMPLATE_NOT_FOUND:
-                return FleetResponse(errors=(FleetError(code, str(error)),))
+            message = error.response["Error"].get("Message", "")
+            if code in errors.LAUNCH_TEMPLATE_NOT_FOUND or errors.kind(code) == "capacity":
+                return rejected_call(code, message, plan)
             if self.rate_limiter is not None and errors.kind(code) == "throttled":
                 self.rate_limiter.throttled(now=runtime.current().now())
             if code in errors.DENIED:
                 # A policy with conditions on a template's tags also denies a template that was deleted.
                 launch_template.forget([t.name for t in templates.values()])
-            raise CreateFleetError(code, error.response["Error"].get("Message", "")) from error
+            raise CreateFleetError(code, message) from error
         return read_response(response, plan)
 
     def _failures(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:

@@ -96,6 +96,11 @@ def read_response(response: Mapping[str, Any], plan: FleetPlan) -> FleetResponse
     )
 
 
+def rejected_call(code: str, message: str, plan: FleetPlan) -> FleetResponse:
+    """The response that a rejected call stands for: the error names no offering, so it holds for all of the plan's."""
+    return FleetResponse(errors=(FleetError(code, message, _unavailable({"ErrorCode": code}, plan)),))
+
+
 def _matching_overrides(entry: Mapping[str, Any], plan: FleetPlan) -> Sequence[Override]:
     """The overrides that agree with everything that an instance or an error names."""
     named = entry.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
@@ -113,6 +118,8 @@ def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey
     code = entry.get("ErrorCode", "")
     if errors.kind(code) != "capacity":
         return ()
+    if errors.is_of_capacity_type(code):
+        return plan.offering_keys
     overrides = _matching_overrides(entry, plan)
     if code == _FULL_SUBNET:
         full = {override.subnet.id for override in overrides}
@@ -206,7 +213,8 @@ def _not_launched(claim: NodeClaim, response: FleetResponse, plan: FleetPlan) ->
         unavailable = plan.offering_keys
     error = response.errors[0] if response.errors else FleetError("UnfulfillableCapacity", "")
     details = f": {errors.user_message(error.code, error.message)}" if error.message else ""
-    message = f"EC2 has no {plan.capacity_type} capacity for {_first_few(unavailable)}{details}"
+    none = "has no {} capacity for" if error.code in errors.NO_CAPACITY else "launches no {} instance of"
+    message = f"EC2 {none.format(plan.capacity_type)} {_first_few(unavailable)}{details}"
     return failure(claim, "capacity", error.code, message, unavailable)
 
 

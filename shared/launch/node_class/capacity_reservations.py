@@ -1,7 +1,8 @@
 """The on-demand capacity reservations that a node class selects: active ones for Linux with default tenancy.
 
-Capacity blocks are not supported: they are launched with another market type and end by themselves. The condition's
-message names those that were selected.
+A reservation that isn't there yet, is full or has ended is no obstacle: NodePools that allow on-demand launch that. So
+terms that select none leave the class ready, as in Karpenter, and only a message says so. Capacity blocks are not
+supported: they are launched with another market type and end by themselves. The message names those that were selected.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedCapacityReservation
 from shared.aws import error_code
 from shared.launch.node_class.selector_terms import (
-    NotFoundError,
     no_match_message,
     quoted_tags,
     raise_denied,
     tag_filters,
 )
+from shared.struct import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
 
     from shared.api.nodeclass import CapacityReservationSelectorTerm, EC2NodeClass
@@ -31,11 +35,21 @@ _PERMISSION = "ec2:DescribeCapacityReservations"
 _NOT_FOUND = "InvalidCapacityReservationId.NotFound"
 
 
-def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[ResolvedCapacityReservation, ...]:
-    """The reservations of the class's terms, by id; for a class without terms none, and EC2 is not called.
+NO_RESERVATIONS = EventReason("CapacityReservationsNotFound")
+
+
+class SelectedReservations(Struct):
+    """The usable reservations by id, and why others can't be used: by id, in words."""
+
+    usable: tuple[ResolvedCapacityReservation, ...] = ()
+    unusable: dict[str, str] = {}
+
+
+def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> SelectedReservations:
+    """The reservations of the class's terms; for a class without terms none, and EC2 is not called.
 
     Raises:
-        NotFoundError: the terms select none, or the lookup is denied.
+        NotFoundError: the lookup is denied.
     """
     terms = node_class.spec.capacity_reservation_selector_terms
     usable: dict[str, ResolvedCapacityReservation] = {}
@@ -49,12 +63,16 @@ def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[ResolvedCapa
                 unusable[reservation_id] = reason
             else:
                 usable[reservation_id] = _resolved(reservation)
-    if terms and not usable:
-        described = [_described(term, i) for i, term in enumerate(terms)]
-        message = no_match_message("usable active capacity reservation", described)
-        message += "".join(f"; {reservation_id} is {unusable[reservation_id]}" for reservation_id in sorted(unusable))
-        raise NotFoundError("CapacityReservationsNotFound", message)
-    return tuple(usable[reservation_id] for reservation_id in sorted(usable))
+    return SelectedReservations(
+        usable=tuple(usable[reservation_id] for reservation_id in sorted(usable)), unusable=unusable
+    )
+
+
+def none_selected(node_class: EC2NodeClass, unusable: Mapping[str, str]) -> str:
+    """That the terms of the class select no usable reservation, in words; ``unusable`` as selected."""
+    described = [_described(term, i) for i, term in enumerate(node_class.spec.capacity_reservation_selector_terms)]
+    message = no_match_message("usable active capacity reservation", described)
+    return message + "".join(f"; {reservation_id} is {unusable[reservation_id]}" for reservation_id in sorted(unusable))
 
 
 def _describe(ec2: Ec2Descriptions, term: CapacityReservationSelectorTerm) -> list[CapacityReservationTypeDef]:

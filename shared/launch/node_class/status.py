@@ -26,7 +26,6 @@ from shared.api.nodeclass import (
     VALIDATION_SUCCEEDED,
     EC2NodeClassStatus,
     ResolvedAMI,
-    ResolvedCapacityReservation,
     ResolvedSecurityGroup,
 )
 from shared.api.quantity import QuantityError
@@ -61,7 +60,6 @@ _SELECTED: dict[str, Callable[[EC2NodeClassStatus], object]] = {
     SUBNETS_READY: lambda status: status.subnets,
     SECURITY_GROUPS_READY: lambda status: status.security_groups,
     AMIS_READY: lambda status: status.amis,
-    CAPACITY_RESERVATIONS_READY: lambda status: status.capacity_reservations,
 }
 """What the conditions are about, by type."""
 
@@ -75,11 +73,13 @@ CACHE_TTL = timedelta(minutes=5)
 class _Lookups(Struct):
     """The status without its conditions, and by condition type the problem (reason, message).
 
-    ``is_confirmed``: the class selected the same or less before, and this look left out nothing of it.
+    ``unusable_reservations``: by id, why capacity reservations that the class selects can't be used. ``is_confirmed``:
+    the class selected the same or less before, and this look left out nothing of it.
     """
 
     selected: EC2NodeClassStatus
     problems: dict[str, tuple[str, str]]
+    unusable_reservations: dict[str, str] = {}
     is_confirmed: bool = False
 
 
@@ -100,7 +100,7 @@ def resolve(
         cache.pop(key, None)
         if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
-    return replace(lookups.selected, conditions=_conditions(node_class, lookups.problems, now))
+    return replace(lookups.selected, conditions=_conditions(node_class, lookups, now))
 
 
 def _look_up_carefully(
@@ -125,7 +125,7 @@ def _look_up_carefully(
         for type_, (reason, message) in lookups.problems.items()
         if reason == UNAUTHORIZED or type_ not in _SELECTED or not _SELECTED[type_](selected)
     }
-    return _Lookups(selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
+    return replace(lookups, selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
 
 
 def _look_up(
@@ -143,7 +143,6 @@ def _look_up(
     no_subnets: tuple[subnets.Subnet, ...] = ()
     no_groups: tuple[ResolvedSecurityGroup, ...] = ()
     no_amis: tuple[ResolvedAMI, ...] = ()
-    no_reservations: tuple[ResolvedCapacityReservation, ...] = ()
     selected_subnets = attempt(SUBNETS_READY, lambda: subnets.select(ec2, node_class), no_subnets)
     selected_groups = attempt(SECURITY_GROUPS_READY, lambda: security_groups.select(ec2, node_class), no_groups)
     selected_amis = attempt(
@@ -154,8 +153,10 @@ def _look_up(
         lambda: instance_profile.select(aws.iam(), node_class, cluster=cluster.name, default=default_instance_profile),
         "",
     )
-    selected_reservations = attempt(
-        CAPACITY_RESERVATIONS_READY, lambda: capacity_reservations.select(ec2, node_class), no_reservations
+    reservations = attempt(
+        CAPACITY_RESERVATIONS_READY,
+        lambda: capacity_reservations.select(ec2, node_class),
+        capacity_reservations.SelectedReservations(),
     )
     if problem := _invalid(node_class, cluster):
         problems[VALIDATION_SUCCEEDED] = ("Invalid", problem)
@@ -163,10 +164,10 @@ def _look_up(
         subnets=[s.resolved for s in selected_subnets],
         security_groups=list(selected_groups),
         amis=list(selected_amis),
-        capacity_reservations=list(selected_reservations),
+        capacity_reservations=list(reservations.usable),
         instance_profile=profile_name,
     )
-    return _Lookups(selected=selected, problems=problems)
+    return _Lookups(selected=selected, problems=problems, unusable_reservations=reservations.unusable)
 
 
 def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
@@ -189,12 +190,17 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
     return next((problem for key in sorted(spec.tags) if (problem := launch_template.forbidden_tag(key))), None)
 
 
-def _conditions(node_class: EC2NodeClass, problems: dict[str, tuple[str, str]], now: datetime) -> list[Condition]:
+def _conditions(node_class: EC2NodeClass, lookups: _Lookups, now: datetime) -> list[Condition]:
     conditions = node_class.status.conditions
+    problems = lookups.problems
     generation = node_class.metadata.generation
+    notes: dict[str, tuple[str, str]] = {}
     selects_reservations = bool(node_class.spec.capacity_reservation_selector_terms)
+    if selects_reservations and not lookups.selected.capacity_reservations:
+        message = capacity_reservations.none_selected(node_class, lookups.unusable_reservations)
+        notes[CAPACITY_RESERVATIONS_READY] = capacity_reservations.NO_RESERVATIONS, message
     for type_ in (*_CONDITION_TYPES, *([CAPACITY_RESERVATIONS_READY] if selects_reservations else [])):
-        reason, message = problems.get(type_, (type_, ""))
+        reason, message = problems.get(type_) or notes.get(type_, (type_, ""))
         conditions = with_condition(
             conditions,
             type_,

@@ -249,7 +249,7 @@ def test_a_throttled_call_fails_as_throttled_and_is_not_repeated(account: Accoun
 def test_an_error_says_what_to_change(
     account: Account, types: Types, code: str, message: str, kind: str, says: str
 ) -> None:
-    account.fleets.errors_to_return = [(code, message)]
+    account.fleets.errors_to_return = [(code, message)] * 3
     (failed,) = account.launch([account.claim("web")], types)
     assert failed.kind == kind
     assert says in failed.message
@@ -381,10 +381,13 @@ def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     assert "SecurityGroupIds" not in data
 
 
-def test_a_spot_quota_leaves_on_demand_available(account: Account, types: Types) -> None:
-    account.fleets.errors_to_return = [("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")]
-    (failed,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
-    assert {(capacity_type, name) for capacity_type, name, _ in failed.unavailable} == {
+@pytest.mark.parametrize("code", ["MaxSpotInstanceCountExceeded", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"])
+def test_an_error_about_spot_is_followed_by_on_demand_at_once(account: Account, types: Types, code: str) -> None:
+    account.fleets.errors_to_return = [(code, "No spot instances")] * 2
+    (launched,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
+    assert isinstance(launched, LaunchedInstance)
+    assert launched.capacity_type == "on-demand"
+    assert {(capacity_type, name) for capacity_type, name, _ in launched.unavailable} == {
         ("spot", "m5.large"),
         ("spot", "m6g.large"),
     }

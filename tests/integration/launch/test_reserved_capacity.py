@@ -142,13 +142,16 @@ def test_a_full_reservation_is_not_available(reserved: Account) -> None:
     assert [o.available for o in types[0].offerings if o.capacity_type == labels.RESERVED] == [False]
 
 
-def test_terms_that_select_no_reservation_are_reported(reserved: Account) -> None:
+def test_terms_that_select_no_reservation_are_reported_and_the_class_stays_ready(reserved: Account) -> None:
     term = CapacityReservationSelectorTerm(id="cr-none")
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
     reported = condition(status.conditions, "CapacityReservationsReady")
     assert reported is not None
-    assert reported.status == "False"
+    assert (reported.status, reported.reason) == ("True", "CapacityReservationsNotFound")
     assert 'spec.capacityReservationSelectorTerms[0].id "cr-none"' in reported.message
+    ready = condition(status.conditions, "Ready")
+    assert ready is not None
+    assert ready.status == "True"
 
 
 @pytest.mark.parametrize(
@@ -159,5 +162,5 @@ def test_an_unusable_reservation_is_reported_with_the_reason(reserved: Account, 
     status = reserved.status(reserved.node_class(capacity_reservation_selector_terms=[term]))
     reported = condition(status.conditions, "CapacityReservationsReady")
     assert reported is not None
-    assert reported.status == "False"
+    assert (reported.status, reported.reason) == ("True", "CapacityReservationsNotFound")
     assert f"{id_} is {why}" in reported.message

@@ -1,0 +1,177 @@
+"""EC2's published error codes that a launch can meet: what is done about each, and about those that are new."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.launch.fleet import errors
+
+PUBLISHED = frozenset(
+    [
+        "AttachmentLimitExceeded",
+        "AuthFailure",
+        "Blocked",
+        "BootForVolumeTypeUnsupported",
+        "ConcurrentTagAccess",
+        "CreditSpecificationUpdateInProgress",
+        "CustomerKeyHasBeenRevoked",
+        "EncryptedVolumesNotSupported",
+        "HostLimitExceeded",
+        "IdempotentInstanceTerminated",
+        "IdempotentParameterMismatch",
+        "IncompatibleHostRequirements",
+        "IncompleteSignature",
+        "InstanceCreditSpecification.NotSupported",
+        "InstanceLimitExceeded",
+        "InsufficientAddressCapacity",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientFreeAddressesInSubnet",
+        "InsufficientHostCapacity",
+        "InsufficientInstanceCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientReservedInstancesCapacity",
+        "InsufficientVolumeCapacity",
+        "InternalError",
+        "InternalFailure",
+        "InvalidAMIID.Malformed",
+        "InvalidAMIID.NotFound",
+        "InvalidAMIID.Unavailable",
+        "InvalidAction",
+        "InvalidAffinity",
+        "InvalidAvailabilityZone",
+        "InvalidBlockDeviceMapping",
+        "InvalidCapacityReservationIdMalformedException",
+        "InvalidCapacityReservationIdNotFoundException",
+        "InvalidCharacter",
+        "InvalidClientToken",
+        "InvalidClientTokenId",
+        "InvalidCpuCredits.Malformed",
+        "InvalidGroup.NotFound",
+        "InvalidGroupId.Malformed",
+        "InvalidHostState",
+        "InvalidIamInstanceProfileArn.Malformed",
+        "InvalidInput",
+        "InvalidInstanceFamily",
+        "InvalidInstanceType",
+        "InvalidInterface.IpAddressLimitExceeded",
+        "InvalidKeyPair.NotFound",
+        "InvalidLaunchTemplateId.Malformed",
+        "InvalidLaunchTemplateId.NotFound",
+        "InvalidLaunchTemplateId.VersionNotFound",
+        "InvalidLaunchTemplateName.MalformedException",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidManifest",
+        "InvalidNetworkInterface.InUse",
+        "InvalidNetworkInterfaceID.NotFound",
+        "InvalidParameter",
+        "InvalidParameterCombination",
+        "InvalidParameterDependency",
+        "InvalidParameterValue",
+        "InvalidPlacementGroup.Unknown",
+        "InvalidQueryParameter",
+        "InvalidRequest",
+        "InvalidReservationID.NotFound",
+        "InvalidSecurity.RequestHasExpired",
+        "InvalidSecurityGroupID.NotFound",
+        "InvalidSecurityGroupId.Malformed",
+        "InvalidSnapshot.NotFound",
+        "InvalidSnapshotID.Malformed",
+        "InvalidSpotFleetRequestConfig",
+        "InvalidSubnet",
+        "InvalidSubnetID.Malformed",
+        "InvalidSubnetID.NotFound",
+        "InvalidTagKey.Malformed",
+        "InvalidTenancy",
+        "InvalidZone.NotFound",
+        "LimitPriceExceeded",
+        "MalformedQueryString",
+        "MaxIOPSLimitExceeded",
+        "MaxSpotFleetRequestCountExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "MaxTemplateLimitExceeded",
+        "MaxTemplateVersionLimitExceeded",
+        "MissingAction",
+        "MissingAuthenticationToken",
+        "MissingInput",
+        "MissingParameter",
+        "NetworkInterfaceLimitExceeded",
+        "NoSuchVersion",
+        "NonEBSInstance",
+        "OperationNotPermitted",
+        "OptInRequired",
+        "PendingVerification",
+        "PlacementGroupLimitExceeded",
+        "PrivateIpAddressLimitExceeded",
+        "RequestExpired",
+        "RequestLimitExceeded",
+        "RequestResourceCountExceeded",
+        "ReservationCapacityExceeded",
+        "ReservedInstancesUnavailable",
+        "ResourceCountExceeded",
+        "ResourceLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "SecurityGroupsPerInterfaceLimitExceeded",
+        "ServiceUnavailable",
+        "SignatureDoesNotMatch",
+        "TagLimitExceeded",
+        "Unavailable",
+        "UnavailableHostRequirements",
+        "UnauthorizedOperation",
+        "UnknownParameter",
+        "UnknownVolumeType",
+        "Unsupported",
+        "UnsupportedException",
+        "UnsupportedHibernationConfiguration",
+        "UnsupportedHostConfiguration",
+        "UnsupportedInstanceTypeOnHost",
+        "UnsupportedOperation",
+        "UnsupportedTenancy",
+        "VPCIdNotSpecified",
+        "VPCResourceNotSpecified",
+        "ValidationError",
+        "VcpuLimitExceeded",
+        "VolumeIOPSLimit",
+        "VolumeLimitExceeded",
+        "VolumeTypeNotAvailableInZone",
+        "ZonesMismatched",
+    ]
+)
+"""The codes of "Error codes for the Amazon EC2 API" that can be about a launch, the account or any request."""
+
+
+def test_every_published_code_is_classified() -> None:
+    assert set() == PUBLISHED - errors.CLASSIFIED
+
+
+def test_no_code_is_of_two_kinds() -> None:
+    kinds = (errors.CAPACITY, errors.THROTTLED, errors.NOT_FOUND, errors.USED_TOKEN)
+    assert sum(map(len, kinds)) == len(frozenset().union(*kinds))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "capacity"),
+        ("SpotMaxPriceTooLow", "capacity"),
+        ("InvalidCapacityReservationState.Unavailable", "capacity"),
+        ("InvalidInstanceType", "capacity"),
+        ("VolumeTypeNotAvailableInZone", "capacity"),
+        ("ACodeOfTheFuture", "capacity"),
+        ("", "capacity"),
+        ("AuthFailure", "configuration"),
+        ("InvalidBlockDeviceMapping", "configuration"),
+        ("InvalidUserData.Malformed", "configuration"),
+        ("IdempotentParameterMismatch", "configuration"),
+        ("InvalidSecurityGroupID.NotFound", "gone"),
+        ("RequestExpired", "throttled"),
+    ],
+)
+def test_what_another_offering_may_mend_is_avoided_and_the_rest_is_said(code: str, kind: str) -> None:
+    assert errors.kind(code) == kind
+
+
+def test_the_message_about_the_missing_role_for_spot_says_how_to_create_it() -> None:
+    message = errors.user_message(errors.SPOT_ROLE_MISSING, "The provided credentials do not have permission.")
+    assert message.endswith("aws iam create-service-linked-role --aws-service-name spot.amazonaws.com")
