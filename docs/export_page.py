@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import yaml
-
 from cli.export import families, manifests, rules
 from cli.export.cloudwatch import USD_PER_METRIC, monthly_usd
 from cli.export.cluster_reader import LEASE_RULES, RULES
 from cli.export.command import MIN_CLOUDWATCH_SECONDS
 from docs.markdown import table
 from shared import metrics
+from shared.api.yaml_documents import writer
 from shared.cluster.lease import lease_name
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ def _alerts() -> str:
         for rule in rules.build()["groups"][0]["rules"]
     ]
     target = {"job_name": "tenon", "scrape_interval": "30s", "static_configs": [{"targets": ["127.0.0.1:9090"]}]}
-    scrape = yaml.safe_dump({"scrape_configs": [target], "rule_files": ["tenon-rules.yaml"]}, sort_keys=False)
+    scrape = writer.text({"scrape_configs": [target], "rule_files": ["tenon-rules.yaml"]})
     return f"""\
 ## Grafana and alerts
 

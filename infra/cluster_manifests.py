@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from infra import function_sizes, kinds_check
 from shared.api import crds
+from shared.api.yaml_documents import writer
 from shared.cluster.lease import RELAY_LEASE
 from shared.node_groups.expander import PRIORITIES
 from shared.node_groups.options import CONFIG_MAP
@@ -358,7 +357,7 @@ def relay_access(*, role_arn: str = "") -> list[Obj]:
 
 def to_yaml(objects: Iterable[Obj]) -> str:
     """One YAML document for each object, fields in the usual order."""
-    return yaml.safe_dump_all(objects, sort_keys=False, explicit_start=True)
+    return writer.documents(objects)
 
 
 def _object(api_version: str, kind: str, name: str, *, namespace: str = "", labels: Obj | None = None) -> Obj:

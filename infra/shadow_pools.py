@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from functions.shadow.settings import pack
+from shared.api.yaml_documents import reader
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def read(path: Path) -> tuple[dict[str, Any], ...]:
 
 def _documents(path: Path) -> list[dict[str, Any]]:
     try:
-        documents = [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
-    except (OSError, yaml.YAMLError) as error:
+        documents = reader.documents(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, reader.YamlError) as error:
         raise PoolsError(f"can't be read: {error}") from error
     if not all(isinstance(document, dict) for document in documents):
         raise PoolsError("must have objects of Kubernetes")

@@ -184,10 +184,21 @@ def as_mappings(by_kind: dict[str, list[Raw]], *kinds: str) -> list[dict[str, An
 
 def _read_into(contents: _FileContents, path: Path) -> None:
     data = read_bytes(path)
-    if data.lstrip()[:1] in {b"{", b"["}:
+    if data.lstrip()[:1] in {b"{", b"["} and _is_json(data):
         _add_json(contents, data, path)
     else:
         _add_yaml(contents, data, path)
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether the text is one JSON value, rather than several or YAML in braces."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    except RecursionError:
+        return True
+    return True
 
 
 def _add_json(contents: _FileContents, data: bytes, path: Path) -> None:

@@ -6,11 +6,10 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import yaml
-
 from cli.cluster import local_world
 from infra import installation
 from local.aws.backends import ACCOUNT
+from shared.api.yaml_documents import reader, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +40,7 @@ def catch_up(world: World) -> timedelta:
 @contextlib.contextmanager
 def kubeconfig(world: World) -> Iterator[Path]:
     """The file of a kubeconfig while it is entered: kubectl and tenon use this cluster and its AWS with it."""
-    config = yaml.safe_load(world.kubectl_config())
+    config = reader.document(world.kubectl_config())
     name = f"arn:aws:eks:{world.region}:{ACCOUNT}:cluster/{world.cluster}"
     with world.aws.endpoint() as endpoint:
         config["clusters"][0]["name"] = config["current-context"] = name
@@ -50,7 +49,7 @@ def kubeconfig(world: World) -> Iterator[Path]:
         config["contexts"] = [{"name": name, "context": context}]
         KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
         KUBECONFIG.touch(mode=0o600)
-        KUBECONFIG.write_text(yaml.safe_dump(config))
+        KUBECONFIG.write_text(writer.text(config, sort_keys=True))
         try:
             yield KUBECONFIG
         finally:

@@ -122,11 +122,10 @@ def _print_file(*, dashboard: bool) -> None:
 
         typer.echo(json.dumps(grafana.build(), indent=2))
         return
-    import yaml  # noqa: PLC0415 (slow to import)
-
     from cli.export import rules as prometheus  # noqa: PLC0415 (slow to import)
+    from shared.api.yaml_documents import writer  # noqa: PLC0415 (beside its use)
 
-    typer.echo(yaml.safe_dump(prometheus.build(), sort_keys=False, width=120), nl=False)
+    typer.echo(writer.text(prometheus.build(), width=120), nl=False)
 
 
 def _print_manifests(reference: ClusterReference, *, image: str, role_arn: str) -> None:

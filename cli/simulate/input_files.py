@@ -83,9 +83,8 @@ def _decode(path: Path) -> Iterable[Any]:
     data = read_bytes(path)
     try:
         return [msgspec.json.decode(data)]
-    except msgspec.DecodeError as error:
-        if data.lstrip().startswith(b"{"):
-            raise DocumentError(f"{path}: not JSON: {error}") from error
+    except msgspec.DecodeError:
+        pass  # YAML, or several JSON objects
     except RecursionError as error:
         raise DocumentError(f"{path}: lists and maps are nested too deeply") from error
     documents = yaml_documents(data, str(path))

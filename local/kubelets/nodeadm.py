@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from local.kubelets.kubelet_configuration import (
     JoinError,
     KubeletConfiguration,
@@ -14,6 +12,7 @@ from local.kubelets.kubelet_configuration import (
     integer,
     with_flags,
 )
+from shared.api.yaml_documents import reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,9 +61,9 @@ def read(documents: Sequence[str], cluster: ClusterInfo) -> KubeletConfiguration
 
 def _spec(document: str) -> dict[str, Any]:
     try:
-        loaded = yaml.safe_load(document)
-    except yaml.YAMLError as error:
-        raise JoinError(f"the NodeConfig is invalid: {str(error).splitlines()[0]}") from error
+        loaded = reader.document(document)
+    except reader.YamlError as error:
+        raise JoinError(f"the NodeConfig is invalid: {error}") from error
     if (
         not isinstance(loaded, dict)
         or loaded.get("kind") != "NodeConfig"

@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from local.kubernetes.apiserver.auth import kubeconfig
 from local.kubernetes.apiserver.certificates import make_identity
 from local.real import binary, recording
+from shared.api.yaml_documents import reader, writer
 from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
 
@@ -268,6 +268,6 @@ def _new_keys() -> tuple[str, str]:
 
 def _webhook_config(url: str, authority: str) -> str:
     """The kubeconfig with which kube-apiserver calls its TokenReview webhook."""
-    return yaml.safe_dump(
-        {**yaml.safe_load(kubeconfig(url, authority, "")), "users": [{"name": "tenon-local", "user": {}}]}
+    return writer.text(
+        {**reader.document(kubeconfig(url, authority, "")), "users": [{"name": "tenon-local", "user": {}}]}
     )

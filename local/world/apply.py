@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from shared.api.yaml_documents import reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ def read_objects(
     """The objects of a YAML file, in which CLUSTER stands for the cluster's name; or one object, or several."""
     if isinstance(source, (str, Path)):
         text = _CLUSTER_PLACEHOLDER.sub(cluster, Path(source).read_text())
-        return [document for document in yaml.safe_load_all(text) if document]
+        return reader.documents(text)
     return [source] if hasattr(source, "keys") else list(source)  # type: ignore[list-item]  # a mapping has keys
 
 

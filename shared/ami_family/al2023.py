@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from shared.ami_family import user_data
 from shared.ami_family.bootstrap import UserDataError, registration_flags
+from shared.api.yaml_documents import reader, writer
 
 if TYPE_CHECKING:
     from shared.ami_family.bootstrap import Bootstrap
@@ -26,7 +25,7 @@ def render(bootstrap: Bootstrap) -> str:
     Raises:
         UserDataError: the user's data is not MIME, a shell script or a NodeConfig.
     """
-    node_config = yaml.safe_dump(_node_config(bootstrap), sort_keys=False, width=2**16)
+    node_config = writer.text(_node_config(bootstrap), width=2**16)
     return user_data.write([user_data.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
 
 
@@ -79,16 +78,11 @@ def _user_parts(raw: str) -> list[user_data.Part]:
     if text.startswith("#!"):
         return [user_data.Part(user_data.SHELL, text)]
     try:
-        documents = [d for d in yaml.safe_load_all(text) if d is not None]
-    except yaml.YAMLError as error:
-        raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: {_location(error)}") from error
+        documents = reader.documents(text)
+    except reader.YamlError as error:
+        raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: not YAML: {error}") from error
     if documents and all(isinstance(d, dict) and str(d.get("apiVersion", "")).startswith(_GROUP) for d in documents):
         return [user_data.Part(_NODE_CONFIG, text)]
     raise UserDataError(
         "spec.userData is not MIME (MIME-Version: …), a shell script (#!…) or a NodeConfig (node.eks.aws/v1alpha1)"
     )
-
-
-def _location(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    return f"not YAML at line {mark.line + 1}" if mark is not None else "not YAML"

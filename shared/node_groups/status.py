@@ -9,9 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from shared.api.meta import is_true
+from shared.api.yaml_documents import reader, writer
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -161,14 +160,14 @@ def _with_times(conditions: Document, before: Document, now: datetime) -> Docume
 def parse(text: str) -> Document:
     """The status in this text; an empty one if it isn't in this format (it was text before 1.30)."""
     try:
-        return _dict(yaml.safe_load(text))
-    except yaml.YAMLError:
+        return _dict(reader.document(text))
+    except reader.YamlError:
         return {}
 
 
 def encode(status: Document) -> str:
     """The text of the status."""
-    return str(yaml.safe_dump(status, sort_keys=False, width=2**16))
+    return writer.text(status, width=2**16)
 
 
 def is_due(status: Document, before: Document) -> bool:

@@ -10,13 +10,13 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from moto.core.types import Base64EncodedString
 
 from local.aws import backends
 from local.aws.auto_scaling import managed_hooks
 from local.aws.auto_scaling.answers import delete_group
 from shared.api import labels as names
+from shared.api.yaml_documents import writer
 from shared.node_groups.node_group import ENABLED_TAG, MANAGED_LABEL, TAG
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _user_data(node_group: Any, cluster: Any, image_id: str) -> Base64EncodedStr
         },
     }
     document = MIMEMultipart(boundary="//")
-    part = MIMEText(yaml.safe_dump(node_config), "plain", "us-ascii")
+    part = MIMEText(writer.text(node_config, sort_keys=True), "plain", "us-ascii")
     part.replace_header("Content-Type", "application/node.eks.aws")
     document.attach(part)
     return Base64EncodedString.from_raw_bytes(document.as_bytes())

@@ -10,9 +10,8 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import yaml
-
 from local.kubernetes.kinds import Kind
+from shared.api.yaml_documents import writer
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def single_token(token: str) -> Authenticate:
 def kubeconfig(url: str, authority: str, token: str) -> str:
     """A kubeconfig file with which kubectl reaches and trusts the server. ``authority`` is a PEM text."""
     cluster = "tenon-local"
-    return yaml.safe_dump(
+    return writer.text(
         {
             "apiVersion": "v1",
             "kind": "Config",

@@ -7,10 +7,10 @@ import binascii
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from local.kubernetes import errors
 from local.kubernetes.apiserver import protobuf
+from shared.api.yaml_documents import reader
 
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
@@ -32,8 +32,8 @@ def parse_body(request: Request) -> Any:  # noqa: ANN401 (any JSON)
         if "yaml" not in request.headers.get("content-type", ""):
             raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
     try:
-        return yaml.safe_load(request.body)
-    except yaml.YAMLError as error:
+        return reader.document(request.body)
+    except reader.YamlError as error:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
 
 
