@@ -20,6 +20,7 @@ from shared.api.labels import offering_key
 from shared.api.meta import NamedObject
 from shared.api.pods import is_reschedulable
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
+from shared.disruption.budgets import budget_problems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -148,6 +149,9 @@ def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster
     invalid = (*invalid_pools, *invalid_classes, *invalid_overlays)
     if invalid:
         raise UsageError(f"{change.path}: {invalid[0].ref}: {invalid[0].problems[0]}")
+    budgets = [(pool.ref, problem) for pool in node_pools for problem in budget_problems(pool)]
+    if budgets:
+        raise UsageError(f"{change.path}: {budgets[0][0]}: {budgets[0][1]}")
     if not node_pools and not node_classes and not overlays:
         raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass, AWSNodeTemplate or NodeOverlay")
     snapshot = observed.snapshot

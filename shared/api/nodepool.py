@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from shared.api import admission_rules
+from shared.api import admission_rules, labels
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import (
     DURATION,
@@ -212,6 +212,11 @@ class NodePool(NamedObject):
     def ref(self) -> ObjectRef:
         """The object as the user wrote it."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
+
+    @property
+    def has_own_annotations(self) -> bool:
+        """Whether it has annotations of Tenon's, such as those about spot."""
+        return any(key.startswith(labels.OWN_PREFIX) for key in self.metadata.annotations)
 
 
 def node_group_of(pool_name: str) -> str:

@@ -1,4 +1,4 @@
-"""The resource requests of a pod, and the state of pods: pending, provisionable, reschedulable, protected.
+"""A pod: its requests, its fields that aren't supported, and its state: pending, reschedulable, protected.
 
 Requests are summed exactly as in kube-scheduler (``k8s.io/component-helpers/resource``), because a node that is one
 milli-core too small is launched in vain. Provisioning, draining and disruption share these rules.
@@ -15,7 +15,7 @@ from shared.api.meta import condition
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, largest, parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from shared.api.containers import Container, ResourceRequirements
@@ -199,3 +199,30 @@ def is_protected(annotations: Mapping[str, str], *, since: datetime | None, now:
     if duration is None:
         return False
     return duration == FOREVER or since is None or now - since < duration
+
+
+def unsupported_fields(spec: PodSpec) -> tuple[str, ...]:
+    """The paths of the fields that the spec uses and scheduling doesn't support, in order.
+
+    >>> from shared.api.kubernetes import PodSpec
+    >>> from shared.api.pod_references import PodResourceClaim
+    >>> unsupported_fields(PodSpec(resource_claims=[PodResourceClaim(name="gpu")]))
+    ('spec.resourceClaims',)
+    """
+    return tuple(_unsupported_fields(spec))
+
+
+def _unsupported_fields(spec: PodSpec) -> Iterator[str]:
+    if spec.resource_claims:
+        yield "spec.resourceClaims"
+    if spec.resources is not None and spec.resources.claims:
+        yield "spec.resources.claims"
+    for name, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for i, container in enumerate(containers):
+            # Without the pod's own list, which the API server requires, the message has to lead to the container.
+            if container.resources.claims and not spec.resource_claims:
+                yield f"spec.{name}[{i}].resources.claims"
+    if spec.scheduling_group is not None:
+        yield "spec.schedulingGroup"
+    if spec.workload_ref is not None:
+        yield "spec.workloadRef"

@@ -171,7 +171,6 @@ def node_pools_by_status(
     not_ready: dict[str, str] = {}
     node_classes: dict[str, EC2NodeClass] = {}
     volume_prices: dict[str, float] = {}
-    spot_options_by_pool: dict[str, SpotOptions] = {}
     short_zones_by_pool: dict[str, Mapping[str, tuple[ShortSubnet, ...]]] = {}
     by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     for pool in all_pools:
@@ -192,7 +191,6 @@ def node_pools_by_status(
                 observed_memory=allocatable.discovered_memory(all_nodes, all_claims, node_class),
             )
         instance_types[pool.name] = by_class_and_kubelet[key]
-        spot_options_by_pool[pool.name] = spot_options(pool)
         if zones := short_zones(allowed_subnets(pool, node_class), short_subnets):
             short_zones_by_pool[pool.name] = zones
         node_classes[pool.name] = node_class
@@ -202,7 +200,7 @@ def node_pools_by_status(
         not_ready=not_ready,
         node_classes=node_classes,
         volume_prices=volume_prices,
-        spot_options={name: options for name, options in spot_options_by_pool.items() if options != DEFAULT},
+        spot_options=_spot_options(pool for pool in all_pools if pool.name in node_classes),
         short_zones={
             name: tuple(str(subnet) for short in zones.values() for subnet in short)
             for name, zones in short_zones_by_pool.items()
@@ -212,6 +210,12 @@ def node_pools_by_status(
         resolved = with_overlays(resolved, all_pools, overlays)
     resolved = _with_adjusted_prices(resolved, interruption_rates or {})
     return _without_short_zones(resolved, short_zones_by_pool)
+
+
+def _spot_options(pools: Iterable[NodePool]) -> dict[str, SpotOptions]:
+    """By name: the options of NodePools that state any."""
+    annotated = (pool for pool in pools if pool.has_own_annotations)
+    return {pool.name: options for pool in annotated if (options := spot_options(pool)) != DEFAULT}
 
 
 def _without_short_zones(resolved: ResolvedNodePools, zones: Mapping[str, Collection[str]]) -> ResolvedNodePools:

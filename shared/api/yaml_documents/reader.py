@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SEPARATOR = re.compile(r"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_INT = 2**63
 
 
@@ -82,8 +83,23 @@ def _json_documents(source: str) -> tuple[list[Any], int, str]:
             return values, _after_line_break(source, end), f"not JSON: {error}"
         except RecursionError:
             return values, end, "lists and maps are nested too deeply"
+        if _SURROGATE.search(source):
+            value = _without_lone_surrogates(value)
         values += [value] if value is not None else []
     return values, end, ""
+
+
+def _without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+    """The value with U+FFFD for each half of a pair that lacks the other, as Go's JSON has it."""
+    match value:
+        case str():
+            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        case list():
+            return [_without_lone_surrogates(item) for item in value]
+        case dict():
+            return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _after_line_break(source: str, end: int) -> int:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.api.pods import spec_requests
+from shared.api.pods import spec_requests, unsupported_fields
 from shared.api.quantity import QuantityError, Resources, largest
 from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
-from shared.scheduling.rules.unsupported_fields import unsupported_fields
 from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.struct import Struct
 

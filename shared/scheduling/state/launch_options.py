@@ -304,7 +304,8 @@ def _templates(usable: Sequence[_UsablePool], arrays: Sequence[_PoolArrays]) -> 
 
 def _template(usable: _UsablePool, arrays: _PoolArrays, options: slice) -> NodeClaimTemplate:
     pool = usable.pool
-    stated, min_types = _min_values(pool), spot_options(pool).diversity
+    stated = _min_values(pool)
+    min_types = spot_options(pool).diversity if pool.has_own_annotations else 0
     diverse = {INSTANCE_TYPE: max(min_types, stated.get(INSTANCE_TYPE, 0))} if min_types else {}
     return NodeClaimTemplate(
         node_pool=pool.name,

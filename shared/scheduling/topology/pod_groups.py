@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.labels import HOSTNAME, ZONE, normalize_key
-from shared.api.pods import mounts_claims, spec_requests
+from shared.api.pods import mounts_claims, spec_requests, unsupported_fields
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
@@ -176,9 +176,8 @@ def _size_key(pod: Pod) -> bytes:
 
 
 def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | UnschedulableReason:
-    reason = unsupported(spec)
-    if reason is not None:
-        return reason
+    if fields := unsupported_fields(spec):
+        return unsupported(fields)
     try:
         requests = spec_requests(spec)
     except QuantityError as error:
