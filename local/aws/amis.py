@@ -10,12 +10,12 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 LAST_AL2 = (1, 32)
 _EKS = "602401143452"
@@ -173,3 +173,16 @@ def _windows(version: str) -> Iterator[Image]:
                 root_device="/dev/sda1",
                 platform="windows",
             )
+
+
+def deprecate(region: str, image_id: str, at: datetime) -> None:
+    """Deprecate an image from that time on: EC2 launches it, and hides it from those who don't ask for it."""
+    backends.ec2(region).amis[image_id].deprecation_time = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
+
+
+def listed(response: Any, images: Sequence[Any], now: datetime) -> list[Any]:  # noqa: ANN401 - moto's
+    """Those of the images that EC2 shows: deprecated ones of others only where IncludeDeprecated is set."""
+    if str(response._get_param("IncludeDeprecated") or "").lower() == "true":  # noqa: SLF001 - how moto's own read them
+        return list(images)
+    times = [(image, getattr(image, "deprecation_time", "")) for image in images]
+    return [i for i, at in times if not at or i.owner_id == backends.ACCOUNT or datetime.fromisoformat(at) > now]

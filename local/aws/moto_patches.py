@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 
-from local.aws import backends, botocore_shortcuts, moto_lookups, recursive_loops, spot_price_history
+from local.aws import amis, backends, botocore_shortcuts, moto_lookups, recursive_loops, spot_price_history
 from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def install(
     replacements = (
         *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
         *_consistency(consistency),
-        *_listings(consistency),
+        *_listings(consistency, now),
         *_iam(),
         *_messaging(event_buses, now),
         *_alarms(now),
@@ -201,7 +201,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
     ]
 
 
-def _listings(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
+def _listings(consistency: EventualConsistency, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
     from moto.ec2.responses.amis import AmisResponse  # noqa: PLC0415 - slow to import, and only a cloud needs it
     from moto.ec2.responses.security_groups import SecurityGroups  # noqa: PLC0415 - the same
     from moto.ec2.responses.subnets import Subnets  # noqa: PLC0415 - the same
@@ -213,6 +213,8 @@ def _listings(consistency: EventualConsistency) -> list[tuple[object, str, objec
             answer = describe(response)
             if response._get_param(ids, []):  # noqa: SLF001 - how moto's own read them
                 return answer
+            if operation == "describe_images":
+                answer = ActionResult({key: amis.listed(response, answer.result[key], now())})
             return ActionResult({key: consistency.listed(answer.result[key])})
 
         return owner, operation, listing

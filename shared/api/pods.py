@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.containers import Container, ResourceRequirements
-    from shared.api.kubernetes import Pod, PodSpec
+    from shared.api.kubernetes import Pod, PodSpec, Volume
     from shared.api.meta import ObjectMeta, OwnerReference, RawQuantities
 
 FOREVER = timedelta.max
@@ -199,6 +199,14 @@ def is_protected(annotations: Mapping[str, str], *, since: datetime | None, now:
     if duration is None:
         return False
     return duration == FOREVER or since is None or now - since < duration
+
+
+def claim_of(pod: Pod, volume: Volume) -> str:
+    """The claim of a pod's volume ("namespace/name"), also of a generic ephemeral one; "" for other volumes."""
+    namespace = pod.metadata.namespace or "default"
+    if volume.persistent_volume_claim is not None:
+        return f"{namespace}/{volume.persistent_volume_claim.claim_name}"
+    return f"{namespace}/{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
 
 
 def unsupported_fields(spec: PodSpec) -> tuple[str, ...]:

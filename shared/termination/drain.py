@@ -18,6 +18,7 @@ from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.pods import (
     FOREVER,
+    claim_of,
     do_not_disrupt,
     is_daemon,
     is_mirror,
@@ -244,11 +245,7 @@ def _detachable_volumes(
 ) -> set[str]:
     """Attached volumes, without those of pods that are not drained."""
     kept = {
-        volume_of.get(f"{p.metadata.namespace}/{v.persistent_volume_claim.claim_name}")
-        for p in pods
-        if not is_terminal(p)
-        for v in p.spec.volumes
-        if v.persistent_volume_claim is not None
+        volume_of.get(claim) for p in pods if not is_terminal(p) for v in p.spec.volumes if (claim := claim_of(p, v))
     }
     attached = {a.spec.source.persistent_volume_name or a.metadata.name for a in attachments}
     return {volume for volume in attached if volume not in kept}

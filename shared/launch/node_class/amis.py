@@ -1,16 +1,19 @@
 """The AMIs that a node class selects, newest first, and which instance types each of them is for.
 
 The AMIs of an alias or a family are looked up in Systems Manager, others with DescribeImages. All are described,
-because only the AMI itself knows its architecture.
+because only the AMI itself knows its architecture. Those that their owner has deprecated are launched only where terms
+select no others: EC2 hides them from descriptions, but launches them.
 """
 
 from __future__ import annotations
 
 import itertools
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from shared import runtime
 from shared.ami_family.families import alias, family_of
 from shared.ami_family.ssm_parameters import ARCHES, ssm_parameters
 from shared.api import labels
@@ -138,9 +141,24 @@ def _describe(
         raise_denied(error, "ec2:DescribeImages", f"{field} can't be looked up")
 
 
+def _is_deprecated(image: ImageTypeDef, now: datetime) -> bool:
+    """Whether the time at which the image's owner deprecates it has come."""
+    stated = image.get("DeprecationTime", "")
+    try:
+        return bool(stated) and datetime.fromisoformat(stated) <= now
+    except ValueError:
+        return False
+
+
 def _resolved(images: Iterable[tuple[ImageTypeDef, str, Requirements]]) -> tuple[ResolvedAMI, ...]:
-    """Newest first. Of several AMIs for the same instance types only the newest: no other would be launched."""
-    newest = sorted(images, key=lambda entry: (entry[0].get("CreationDate", ""), entry[0]["ImageId"]), reverse=True)
+    """Newest first, deprecated ones last. Of several AMIs for the same instance types only the first is launched."""
+    now = runtime.current().now()
+
+    def rank(entry: tuple[ImageTypeDef, str, Requirements]) -> tuple[bool, str, str]:
+        image = entry[0]
+        return not _is_deprecated(image, now), image.get("CreationDate", ""), image["ImageId"]
+
+    newest = sorted(images, key=rank, reverse=True)
     selected: list[ResolvedAMI] = []
     for image, arch, requirements in newest:
         all_requirements = [AMIRequirement(key=labels.ARCH, operator="In", values=[arch]), *requirements]

@@ -43,8 +43,10 @@ class Ec2Descriptions:
         return self._merged(["security-groups", filters], groups)
 
     def images(self, filters: Sequence[FilterTypeDef], owners: Sequence[str]) -> list[ImageTypeDef]:
-        """The images of these owners (none: of all) that match the filters."""
-        pages = self._ec2.get_paginator("describe_images").paginate(Filters=filters, Owners=owners)
+        """The images of these owners (none: of all) that match the filters, also those that their owner deprecated."""
+        pages = self._ec2.get_paginator("describe_images").paginate(
+            Filters=filters, Owners=owners, IncludeDeprecated=True
+        )
         images = {i["ImageId"]: i for page in pages for i in page["Images"]}
         return self._merged(["images", filters, owners], images)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shared.api.kubernetes import PersistentVolumeClaimSpec
 from shared.api.labels import ZONE, normalize_key
-from shared.api.pods import is_pending, is_terminal
+from shared.api.pods import claim_of, is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
 from shared.scheduling.rules.node_affinity import term_requirements
@@ -132,10 +132,9 @@ class Storage(Struct, eq=False, dict=True):
         return Volumes(alternatives=alternatives, mounted_volumes=frozenset(mounted))
 
     def _volume(self, pod: Pod, volume: Volume) -> tuple[Topologies, MountedVolume]:
-        namespace = pod.metadata.namespace or "default"
+        key = claim_of(pod, volume)
         if volume.persistent_volume_claim is not None:
-            return self._claimed(f"{namespace}/{volume.persistent_volume_claim.claim_name}", ephemeral=False)
-        key = f"{namespace}/{pod.metadata.name}-{volume.name}"
+            return self._claimed(key, ephemeral=False)
         if key in self.claims:
             return self._claimed(key, ephemeral=True)
         template = volume.ephemeral.volume_claim_template if volume.ephemeral is not None else None

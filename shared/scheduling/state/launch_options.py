@@ -53,7 +53,7 @@ BARE_METAL_PENALTY = 10_000.0
 The launch leaves bare metal out if a NodeClaim allows other types, as in Karpenter, so its price isn't to be had."""
 
 _OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS, EPHEMERAL_STORAGE})
-_UNKNOWN_HOSTNAME = "\0"
+_UNKNOWN_HOSTNAME = "<new node>"
 """The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
 
 

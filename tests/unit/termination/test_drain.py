@@ -5,7 +5,15 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from shared.api import labels as names
-from shared.api.kubernetes import PersistentVolumeClaimSource, Pod, PodSpec, PodStatus, Toleration, Volume
+from shared.api.kubernetes import (
+    EphemeralVolumeSource,
+    PersistentVolumeClaimSource,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Toleration,
+    Volume,
+)
 from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
 from shared.api.storage import VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
@@ -53,6 +61,10 @@ def pod(
         ),
         status=PodStatus(phase=phase, start_time=started),
     )
+
+
+def ephemeral(name: str) -> Volume:
+    return Volume(name=name, ephemeral=EphemeralVolumeSource())
 
 
 def evicted(*pods: Pod, at: datetime = NOW, of: NodeClaim | None = None) -> list[str]:
@@ -137,6 +149,11 @@ def test_termination_waits_for_volumes_to_be_detached_except_those_of_pods_that_
     data = Volume(name="data", persistent_volume_claim=PersistentVolumeClaimSource(claim_name="data"))
     agent = pod("agent", tolerations=[Toleration(operator="Exists")], volumes=[data])
     assert drain_step(claim(), [agent], [attachment("pv-1")], {"default/data": "pv-1"}, now=NOW).terminate
+    scratch = pod("probe", tolerations=[Toleration(operator="Exists")], volumes=[ephemeral("scratch")])
+    attached = [attachment("pv-2"), attachment("pv-3")]
+    volumes = {"default/probe-scratch": "pv-2", "default/scratch": "pv-3"}
+    assert drain_step(claim(), [scratch], attached[:1], volumes, now=NOW).terminate
+    assert "pv-3" in drain_step(claim(), [scratch], attached, volumes, now=NOW).waiting_for
 
 
 def test_a_termination_grace_period_leaves_each_pod_its_own_grace() -> None:
