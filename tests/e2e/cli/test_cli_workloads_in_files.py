@@ -126,3 +126,107 @@ def test_simulate_takes_them_too(tenon: Callable[..., CommandResult], tmp_path: 
     assert [c["pods"] for c in result.json["nodeClaims"]] == [["default/web-0", "default/web-1", "default/web-2"]]
     path.write_text(json.dumps({"objects": objects}))
     assert "note: no file lists instanceTypes" in tenon("simulate", str(path)).err
+
+
+STORAGE_CLASS: Json = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "zonal"},
+    "provisioner": "ebs.csi.aws.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+    "allowedTopologies": [
+        {"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": ["us-east-1b"]}]}
+    ],
+}
+
+
+def claim(name: str, **spec: Any) -> Json:  # noqa: ANN401 (any spec)
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def zones(tenon: Callable[..., CommandResult], path: Path, *objects: Json) -> dict[str, str]:
+    """The zone in which each pod is planned."""
+    path.write_text(yaml.safe_dump_all(objects))
+    claims = tenon("plan", "-f", str(MANIFESTS / "v1.yaml"), "-f", str(path), "--json").json["launches"]["nodeClaims"]
+    return {pod: claim["cheapest"]["zone"] for claim in claims for pod in claim["pods"]}
+
+
+def test_claims_of_a_stateful_set_bind_its_pods_to_the_zones_of_their_class(
+    tenon: Callable[..., CommandResult], tmp_path: Path
+) -> None:
+    database = replicated("StatefulSet", replicas=4, volumeClaimTemplates=[claim("data", storageClassName="zonal")])
+    planned = zones(tenon, tmp_path / "objects.yaml", STORAGE_CLASS, database)
+    assert planned == {f"default/web-{i}": "us-east-1b" for i in range(4)}
+
+
+def test_a_claim_in_the_files_takes_the_place_of_a_template(
+    tenon: Callable[..., CommandResult], tmp_path: Path
+) -> None:
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv-6"},
+        "spec": {
+            "capacity": {"storage": "10Gi"},
+            "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-6"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1c"]}
+                            ]
+                        }
+                    ]
+                }
+            },
+        },
+    }
+    bound = claim("data-web-6", storageClassName="zonal", volumeName="pv-6")
+    database = replicated(
+        "StatefulSet",
+        replicas=2,
+        ordinals={"start": 5},
+        volumeClaimTemplates=[claim("data", storageClassName="zonal")],
+    )
+    planned = zones(tenon, tmp_path / "objects.yaml", STORAGE_CLASS, volume, bound, database)
+    assert planned == {"default/web-5": "us-east-1b", "default/web-6": "us-east-1c"}
+
+
+def test_replicas_of_a_static_pool_are_planned_and_pods_run_on_them(
+    tenon: Callable[..., CommandResult], tmp_path: Path
+) -> None:
+    requirements = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["m5.xlarge"]}
+    pool = sample_objects.node_pool(requirements, name="fixed", replicas=3)
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all([pool, replicated("Deployment", replicas=2)]))
+    manifest = [o for o in yaml.safe_load_all((MANIFESTS / "v1.yaml").read_text()) if o["kind"] == "EC2NodeClass"]
+    (tmp_path / "class.yaml").write_text(yaml.safe_dump_all(manifest))
+    files = ("-f", str(tmp_path / "class.yaml"), "-f", str(path))
+    launched = tenon("plan", *files, "--json").json["launches"]["nodeClaims"]
+    assert [claim["nodePool"] for claim in launched] == ["fixed"] * 3
+    assert sorted(pod for claim in launched for pod in claim["pods"]) == ["default/web-0", "default/web-1"]
+    assert "Would launch 3 nodes" in tenon("plan", *files).out
+    few = sample_objects.node_pool(requirements, name="fixed", replicas=3, limits={"cpu": "9"})
+    path.write_text(yaml.safe_dump_all([few]))
+    out = tenon("plan", *files).out
+    assert "Would launch 2 nodes" in out
+    assert "NodePool fixed: 1 of 3 replicas can't be launched" in out
+
+
+@pytest.mark.parametrize("command", [("plan", "-f"), ("simulate",)])
+def test_pools_of_auto_mode_are_named(
+    tenon: Callable[..., CommandResult], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    pools = [sample_objects.node_pool({"kubernetes.io/arch": ["arm64"]}, name=name) for name in ("system", "general")]
+    for pool in pools:
+        pool["spec"]["template"]["spec"]["nodeClassRef"] = {
+            "group": "eks.amazonaws.com",
+            "kind": "NodeClass",
+            "name": "default",
+        }
+    path = tmp_path / "objects.yaml"
+    path.write_text(yaml.safe_dump_all([*pools, replicated("Deployment")]))
+    done = tenon(*command, str(path))
+    assert "NodePools general, system: EKS Auto Mode launches their nodes" in done.out + done.err
