@@ -7,22 +7,12 @@ are those of its pods that are in the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from cli import decoding, workloads
 from cli.workloads import Workload
-from shared.api.kubernetes import (
-    EphemeralTemplate,
-    EphemeralVolumeSource,
-    PersistentVolumeClaimSource,
-    PodTemplate,
-    Volume,
-)
+from shared.api.kubernetes import PodTemplate
 from shared.api.meta import ObjectMeta, Struct
-from shared.api.storage import PersistentVolumeClaim
 from shared.plurals import plural
 
 if TYPE_CHECKING:
@@ -66,17 +56,9 @@ class _CronJob(Struct):
     spec: _CronJobSpec = _CronJobSpec()
 
 
-class _Ordinals(Struct):
-    start: int = 0
-
-
 class _ReplicatedSpec(Struct):
-    """Of a Deployment, ReplicaSet or StatefulSet; the last two fields are a StatefulSet's."""
-
     replicas: int = 1
     template: PodTemplate = PodTemplate()
-    volume_claim_templates: list[PersistentVolumeClaim] = []
-    ordinals: _Ordinals = _Ordinals()
 
 
 class _Replicated(Struct):
@@ -119,17 +101,17 @@ def added_pods(
     pods: list[Pod] = []
     notes: list[str] = []
     live = 0
-    claims = _keys(decoding.decode_objects(of_kind("PersistentVolumeClaim"), PersistentVolumeClaim, []))
     for workload, replicas, why_none in _workloads(of_kind, invalid):
         if workload.is_live:
             live += 1
         elif why_none:
             notes.append(f"{workload.kind} {workload.namespace}/{workload.name}: no pods, because {why_none}")
         else:
+            key = workload.kind, workload.namespace, workload.name
+            present = sum(workloads.controls(*key, pod) for pod in listed)
             template = workloads.pod_of(workload)
-            for name in _missing(workload, replicas, listed):
-                pod = workloads.pending_pod(template, workload.namespace, name)
-                pods.append(with_claims(pod, workload.claim_templates, claims))
+            names = (f"{workload.name}-{i}" for i in range(replicas - present))
+            pods.extend(workloads.pending_pod(template, workload.namespace, name) for name in names)
     if live and not counts.get("Pod"):
         notes.append(
             f"{plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
@@ -141,53 +123,19 @@ def added_pods(
     return AddedPods(pods=tuple(pods), notes=tuple(notes))
 
 
-def _missing(workload: Workload, replicas: int, listed: Sequence[Pod]) -> list[str]:
-    """The names of the workload's pods that aren't in the files."""
-    key = workload.kind, workload.namespace, workload.name
-    present = {pod.metadata.name for pod in listed if workloads.controls(*key, pod)}
-    if workload.kind != "StatefulSet":
-        return [f"{workload.name}-{i}" for i in range(replicas - len(present))]
-    first = workload.first_ordinal
-    return [name for i in range(first, first + replicas) if (name := f"{workload.name}-{i}") not in present]
-
-
-def _keys(claims: Iterable[PersistentVolumeClaim]) -> frozenset[str]:
-    return frozenset(f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}" for claim in claims)
-
-
-def with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim], claims: Collection[str]) -> Pod:
-    """The pod with a volume for each claim template of its StatefulSet.
-
-    Its claim is the one of the files (``claims``: by namespace/name), or one that the controller would create: for
-    scheduling as that of a generic ephemeral volume.
-    """
-    if not templates:
-        return pod
-    volumes = {volume.name: volume for volume in pod.spec.volumes}
-    for template in templates:
-        name = template.metadata.name
-        claim = f"{name}-{pod.metadata.name}"
-        if f"{pod.metadata.namespace}/{claim}" in claims:
-            volumes[name] = Volume(name=name, persistent_volume_claim=PersistentVolumeClaimSource(claim_name=claim))
-        else:
-            created = EphemeralTemplate(spec=template.spec)
-            volumes[name] = Volume(name=name, ephemeral=EphemeralVolumeSource(volume_claim_template=created))
-    return replace(pod, spec=replace(pod.spec, volumes=list(volumes.values())))
-
-
 def _workloads(
     of_kind: Callable[[str], Iterable[Raw]], invalid: list[InvalidObject]
 ) -> Iterator[tuple[Workload, int, str]]:
     """Each workload with the number of its pods and, if that is none, the reason."""
     for kind in workloads.KINDS:
         for owner in decoding.decode_objects(of_kind(kind), _Replicated, invalid):
-            spec = owner.spec
-            workload = _workload(kind, owner.metadata, spec.template)
-            if kind == "StatefulSet":
-                workload = with_fields(
-                    workload, claim_templates=tuple(spec.volume_claim_templates), first_ordinal=spec.ordinals.start
-                )
-            yield workload, spec.replicas, "" if spec.replicas else "it has 0 replicas"
+            replicas = owner.spec.replicas
+            why = "" if replicas else "it has 0 replicas"
+            yield (
+                _workload(kind, owner.metadata, owner.spec.template),
+                replicas,
+                "" if replicas else "it has 0 replicas",
+            )
     for job in decoding.decode_objects(of_kind("Job"), _Job, invalid):
         why = "it is suspended" if job.spec.suspend else "" if job.spec.pods else "its parallelism or completions is 0"
         yield _workload("Job", job.metadata, job.spec.template), job.spec.pods, why

@@ -15,8 +15,6 @@ from shared.api.pods import controller
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shared.api.storage import PersistentVolumeClaim
-
 KINDS = ("Deployment", "StatefulSet", "ReplicaSet")
 _CONTROLLERS = {"Deployment": ("apps/v1", "ReplicaSet"), "CronJob": ("batch/v1", "Job"), "Job": ("batch/v1", "Job")}
 """The controllers of a workload's pods, where they aren't the workload, or of another API group."""
@@ -28,7 +26,7 @@ _UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedu
 class Workload:
     """A Deployment, ReplicaSet, StatefulSet, Job or CronJob with its pod template.
 
-    ``is_live``: it was read from a cluster. A StatefulSet has ``claim_templates``, and the number of its first pod.
+    ``is_live``: it was read from a cluster.
     """
 
     kind: str
@@ -36,8 +34,6 @@ class Workload:
     name: str
     template: PodTemplate | None = None
     is_live: bool = False
-    claim_templates: tuple[PersistentVolumeClaim, ...] = ()
-    first_ordinal: int = 0
 
 
 class Spec(Struct):

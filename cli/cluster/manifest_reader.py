@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import decoding, foreign_node_pools, manifest_pods, workloads
+from cli import decoding, manifest_pods, workloads
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
 from cli.cluster.services import ObservedServices
@@ -271,8 +271,7 @@ def _snapshot(
         capacity_buffers=decoding.decode_buffers(contents.of, invalid),
         invalid=tuple(invalid),
     )
-    foreign = foreign_node_pools.notes(as_mappings(contents.by_kind, "NodePool"))
-    return snapshot, (*foreign, *added.notes)
+    return snapshot, added.notes
 
 
 def _decode_or_none(raw: Raw, kind: type[T]) -> T | None:

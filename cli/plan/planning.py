@@ -22,16 +22,13 @@ from shared.api.pods import is_pending, is_reschedulable
 from shared.disruption import emptiness
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import EMPTY
-from shared.disruption.disruption_queue import replaced_claims
 from shared.disruption.methods import METHODS
-from shared.provisioning.nodeclaim_creation import new_node_claims
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
-from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
     from datetime import datetime
 
     from cli.cluster.observed_cluster import ObservedCluster
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.command import BlockedCandidate, Command
     from shared.disruption.disruption_state import DisruptionState
-    from shared.scheduling.decision import PlannedNodeClaim
     from shared.snapshot import BufferObjects, Snapshot
 
 
@@ -81,8 +77,7 @@ class Plan:
     """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
     ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
-    ``after_launches`` is the cluster that disruption was decided for. ``missing_replicas`` says by static NodePool why
-    not all of its replicas can be launched.
+    ``after_launches`` is the cluster that disruption was decided for.
     """
 
     cost_before: float
@@ -93,18 +88,13 @@ class Plan:
     snapshot: Snapshot
     after_launches: Snapshot
     resolved_pools: ResolvedNodePools
-    missing_replicas: Mapping[str, str] = field(default_factory=dict)
     traffic: PlannedTraffic = field(default_factory=PlannedTraffic)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on NodeOverlays that aren't applied, and on static NodePools that get fewer nodes than replicas."""
+        """Sentences on NodeOverlays that aren't applied."""
         conflicts = sorted(self.resolved_pools.overlay_conflicts.items())
-        missing = sorted(self.missing_replicas.items())
-        return (
-            *(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts),
-            *(f"NodePool {name}: {why}" for name, why in missing),
-        )
+        return tuple(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts)
 
     @property
     def launch_cost(self) -> float:
@@ -140,20 +130,14 @@ def make_plan(
         snapshot=snapshot,
         after_launches=after_launches,
         resolved_pools=resolved_pools,
-        missing_replicas=_plan_replicas(snapshot, resolved_pools)[1],
     )
 
 
 def plan_launches(
     observed: ObservedCluster, resolved_pools: ResolvedNodePools, *, lost: Collection[str] = ()
 ) -> Decision:
-    """The scheduling decision for pending pods and those of lost nodes, whether or not kube-scheduler tried them.
-
-    Missing replicas of static NodePools are launched first, and pods are scheduled on them.
-    """
+    """The scheduling decision for pending pods and those of lost nodes, whether or not kube-scheduler tried them."""
     snapshot = observed.snapshot
-    replicas, _ = _plan_replicas(snapshot, resolved_pools)
-    claims = new_node_claims(replicas, snapshot, resolved_pools, decision="plan/static")
     view = disruption_view(observed, resolved_pools)
     leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
@@ -163,7 +147,7 @@ def plan_launches(
     )
     decision = schedule(
         Problem(
-            snapshot=replace(snapshot, node_claims=(*snapshot.node_claims, *claims)) if claims else snapshot,
+            snapshot=snapshot,
             instance_types=resolved_pools.instance_types,
             not_ready=resolved_pools.not_ready,
             leaving=leaving,
@@ -172,33 +156,7 @@ def plan_launches(
             unused=resolved_pools.unused,
         )
     )
-    decision = msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
-    return _with_replicas(decision, dict(zip((c.name for c in claims), replicas, strict=True)))
-
-
-def _plan_replicas(
-    snapshot: Snapshot, resolved_pools: ResolvedNodePools
-) -> tuple[tuple[PlannedNodeClaim, ...], Mapping[str, str]]:
-    """The nodes that static NodePools lack, and by NodePool why not all of them can be launched."""
-    if all(pool.spec.replicas is None for pool in snapshot.node_pools):
-        return (), {}
-    replaced = replaced_claims(snapshot.node_claims)
-    return missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
-
-
-def _with_replicas(decision: Decision, replicas: Mapping[str, PlannedNodeClaim]) -> Decision:
-    """The decision with the replicas, by the names of their NodeClaims, as new nodes with their pods."""
-    if not replicas:
-        return decision
-    pods = decision.existing_nodes
-    return msgspec.structs.replace(
-        decision,
-        new_node_claims=(
-            *(msgspec.structs.replace(planned, pods=pods.get(name, ())) for name, planned in replicas.items()),
-            *decision.new_node_claims,
-        ),
-        existing_nodes={name: keys for name, keys in pods.items() if name not in replicas},
-    )
+    return msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
 
 
 def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:

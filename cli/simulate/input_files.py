@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import decoding, foreign_node_pools, manifest_pods
+from cli import decoding, manifest_pods
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
 from shared.api.decode import node_claim
@@ -151,7 +151,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     counts = {kind: len(raw) for kind, raw in by_kind.items()}
     listed = decoding.decode_pods(of_kind("Pod"), refused)
     added = manifest_pods.added_pods(of_kind, listed, counts, manifest_pods.USED_KINDS, invalid)
-    notes = [*foreign_node_pools.notes(of_kind("NodePool")), *added.notes, *([] if types else [_NO_TYPES])]
+    notes = [*added.notes, *([] if types else [_NO_TYPES])]
     pods = (*listed, *added.pods)
     node_pools, invalid_pools = convert_node_pools(
         raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node
     from shared.cluster.client import Client
 
-AUTO_MODE_GROUP = "eks.amazonaws.com"
-_AUTO_MODE = f"{AUTO_MODE_GROUP}/compute-type"
+_AUTO_MODE = "eks.amazonaws.com/compute-type"
 _NODE_CLASS_SUFFIX = "nodeclass"
 """Karpenter labels nodes with GROUP/KIND of their node class, in lower case (NodeClassLabelKey in its core)."""
 
@@ -71,16 +70,6 @@ def is_foreign(claim: NodeClaim) -> bool:
 def own_node_pools(raw_objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The NodePools and Provisioners, as JSON, whose node class is not of another group."""
     return [raw for raw in raw_objects if _group(raw, "spec", "template", "spec", "nodeClassRef") == names.AWS_GROUP]
-
-
-def foreign_node_pools(raw_objects: Iterable[dict[str, Any]]) -> dict[str, list[str]]:
-    """The names of NodePools, as JSON, whose node class is of another group, by that group; both in order."""
-    by_group: dict[str, list[str]] = {}
-    for raw in raw_objects:
-        group = _group(raw, "spec", "template", "spec", "nodeClassRef")
-        if group != names.AWS_GROUP:
-            by_group.setdefault(group, []).append(str((raw.get("metadata") or {}).get("name", "")))
-    return {group: sorted(by_group[group]) for group in sorted(by_group)}
 
 
 def unmanaged(nodes: Iterable[Node], foreign_provider_ids: Collection[str]) -> tuple[Node, ...]:
