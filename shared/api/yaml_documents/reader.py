@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SEPARATOR = re.compile(r"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_INT = 2**63
 
 
@@ -83,7 +84,16 @@ def _json_documents(source: str) -> tuple[list[Any], int, str]:
         except RecursionError:
             return values, end, "lists and maps are nested too deeply"
         values += [value] if value is not None else []
-    return values, end, ""
+    return ([_well_formed(value) for value in values] if _SURROGATE.search(source) else values), end, ""
+
+
+def _well_formed(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+    """The value with U+FFFD for surrogates without a partner, as Go's JSON has it."""
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_well_formed(item) for item in value]
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def _after_line_break(source: str, end: int) -> int:
