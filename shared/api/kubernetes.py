@@ -236,6 +236,7 @@ class PodSpec(Struct):
     volumes: list[Volume] = []
     priority: int | None = None
     priority_class_name: str = ""
+    runtime_class_name: str = ""
     scheduler_name: str = "default-scheduler"
     scheduling_gates: list[SchedulingGate] = []
     host_network: bool = False
