@@ -131,6 +131,8 @@ def added_pods(
             f"{plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
         )
     ignored = {kind: number for kind, number in counts.items() if kind not in used and kind not in KINDS}
+    if number := ignored.pop("NodeClass", 0):
+        notes.append(f"left out, because only EKS Auto Mode uses them: {number} NodeClass")
     if ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(ignored.items()))
         notes.append(f"left out, because scheduling doesn't depend on them: {kinds}")

@@ -29,6 +29,7 @@ from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import Snapshot
 
@@ -244,7 +245,8 @@ def _snapshot(
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(contents.of(kind.__name__), kind, invalid)
 
-    node_pools, invalid_pools = convert_node_pools(as_mappings(contents.by_kind, "NodePool", "Provisioner"))
+    raw_pools = as_mappings(contents.by_kind, "NodePool", "Provisioner")
+    node_pools, invalid_pools = convert_node_pools(raw_pools)
     node_classes, invalid_classes = convert_node_classes(
         as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
     )
@@ -273,6 +275,7 @@ def _snapshot(
         pod_disruption_budgets=objects(PodDisruptionBudget),
         capacity_buffers=decoding.decode_buffers(contents.of, invalid),
         invalid=tuple(invalid),
+        foreign_pools=foreign_pools(raw_pools),
     )
     return snapshot, added.notes
 

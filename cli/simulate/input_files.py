@@ -22,6 +22,7 @@ from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_overlays, convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import apply_overlays, labels_of
@@ -156,9 +157,8 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     notes = [*added.notes, *([] if types else [_NO_TYPES])]
     runtime_classes = objects(RuntimeClass)
     pods = admitted_pods((*listed, *added.pods), runtime_classes, refused)
-    node_pools, invalid_pools = convert_node_pools(
-        raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())
-    )
+    raw_pools = [raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())]
+    node_pools, invalid_pools = convert_node_pools(raw_pools)
     overlays, invalid_overlays = convert_node_overlays(by_kind.get("NodeOverlay", ()))
     claims, invalid_claims = _node_claims(by_kind.get("NodeClaim", ()))
     invalid += [*invalid_pools, *invalid_overlays, *invalid_claims]
@@ -178,6 +178,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         csi_nodes=objects(CSINode),
         capacity_buffers=decoding.decode_buffers(of_kind, invalid),
         invalid=tuple(invalid),
+        foreign_pools=foreign_pools(raw_pools),
     )
     overlaid = apply_overlays(
         {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},

@@ -95,7 +95,7 @@ def test_node_overlays_decide_prices_and_a_conflict_is_said(parts: Raw, tmp_path
     ("text", "words"),
     [
         ("{", "not JSON"),
-        ("a: [", "while parsing"),
+        ("a: [", "neither JSON nor YAML: line 2: "),
         ("[1]", "expected an object"),
         ('{"spec": {}}', "neither a Kubernetes object"),
         ('{"objects": {}}', "objects must be a list"),
