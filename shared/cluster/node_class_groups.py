@@ -84,7 +84,7 @@ def foreign_pools(raw_objects: Iterable[dict[str, Any]]) -> dict[str, str]:
 
 def _provisioner(group: str) -> str:
     runner = "EKS Auto Mode" if group == AUTO_MODE_GROUP else "another provisioner"
-    return f"{runner} launches its nodes, not Tenon (nodeClassRef.group is {group})"
+    return f"its nodes are launched by {runner}, not by Tenon (nodeClassRef.group is {group})"
 
 
 def unmanaged(nodes: Iterable[Node], foreign_provider_ids: Collection[str]) -> tuple[Node, ...]:

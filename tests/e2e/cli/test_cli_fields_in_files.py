@@ -160,7 +160,7 @@ def test_the_pools_of_auto_mode_are_named(simulate: Simulate) -> None:
     pool["spec"]["template"]["spec"]["nodeClassRef"] = ref
     node_class = {"apiVersion": "eks.amazonaws.com/v1", "kind": "NodeClass", "metadata": {"name": "own"}, "spec": {}}
     result = simulate(pool, node_class, pod("waiting"), json=False)
-    assert "NodePool system: EKS Auto Mode launches its nodes, not Tenon" in result.out
+    assert "NodePool system: its nodes are launched by EKS Auto Mode, not by Tenon" in result.out
     assert "left out, because only EKS Auto Mode uses them: 1 NodeClass" in result.err
 
 
