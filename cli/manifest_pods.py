@@ -15,7 +15,7 @@ from cli import decoding, workloads
 from cli.workloads import Workload
 from shared.api.kubernetes import PersistentVolumeClaimSource, PodTemplate, Volume
 from shared.api.meta import ObjectMeta, Struct
-from shared.api.storage import PersistentVolumeClaim
+from shared.api.storage import PersistentVolumeClaim, StorageClass
 from shared.plurals import plural
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class _Replicated(Struct):
     spec: _ReplicatedSpec = _ReplicatedSpec()
 
 
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 KINDS = (*workloads.KINDS, "Job", "CronJob")
 USED_KINDS = frozenset(
     {
@@ -87,12 +88,14 @@ class AddedPods:
 
     pods: tuple[Pod, ...]
     claims: tuple[PersistentVolumeClaim, ...]
+    default_class: str
     notes: tuple[str, ...]
 
     def with_claims(self, listed: Sequence[PersistentVolumeClaim]) -> tuple[PersistentVolumeClaim, ...]:
-        """The claims of the files, and those of StatefulSets that aren't among them."""
+        """The claims of the files, and those of StatefulSets that aren't among them, with the default class."""
         present = {(c.metadata.namespace or "default", c.metadata.name) for c in listed}
-        return (*listed, *(c for c in self.claims if (c.metadata.namespace, c.metadata.name) not in present))
+        own = (c for c in self.claims if (c.metadata.namespace, c.metadata.name) not in present)
+        return tuple(_with_default_class(claim, self.default_class) for claim in (*listed, *own))
 
 
 def added_pods(
@@ -111,6 +114,7 @@ def added_pods(
     pods: list[Pod] = []
     claims: list[PersistentVolumeClaim] = []
     notes: list[str] = []
+    classes = decoding.decode_objects(of_kind("StorageClass"), StorageClass, [])
     live = 0
     for workload, replicas, why_none, templates in _workloads(of_kind, invalid):
         if workload.is_live:
@@ -118,25 +122,36 @@ def added_pods(
         elif why_none:
             notes.append(f"{workload.kind} {workload.namespace}/{workload.name}: no pods, because {why_none}")
         else:
+            if templates and not classes:
+                notes.append(
+                    f"{workload.kind} {workload.namespace}/{workload.name}: its volumes count as possible in any zone, "
+                    "because the files have no StorageClasses (kubectl get storageclasses -o yaml)"
+                )
             key = workload.kind, workload.namespace, workload.name
             present = sum(workloads.controls(*key, pod) for pod in listed)
             template = workloads.pod_of(workload)
             names = (f"{workload.name}-{i}" for i in range(replicas - present))
-            for name in names:
-                pod, own = _with_claims(workloads.pending_pod(template, workload.namespace, name), templates)
-                pods.append(pod)
-                claims += own
+            new = [
+                _with_claims(workloads.pending_pod(template, workload.namespace, name), templates if classes else ())
+                for name in names
+            ]
+            pods += [pod for pod, _ in new]
+            claims += [claim for _, own in new for claim in own]
     if live and not counts.get("Pod"):
         notes.append(
             f"{plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
         )
-    ignored = {kind: number for kind, number in counts.items() if kind not in used and kind not in KINDS}
+    notes += _left_out({kind: number for kind, number in counts.items() if kind not in used and kind not in KINDS})
+    return AddedPods(pods=tuple(pods), claims=tuple(claims), default_class=_default_class(classes), notes=tuple(notes))
+
+
+def _left_out(ignored: dict[str, int]) -> Iterator[str]:
+    """Sentences on the kinds that have no part in the decision."""
     if number := ignored.pop("NodeClass", 0):
-        notes.append(f"left out, because only EKS Auto Mode uses them: {number} NodeClass")
+        yield f"left out, because only EKS Auto Mode uses them: {number} NodeClass"
     if ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(ignored.items()))
-        notes.append(f"left out, because scheduling doesn't depend on them: {kinds}")
-    return AddedPods(pods=tuple(pods), claims=tuple(claims), notes=tuple(notes))
+        yield f"left out, because scheduling doesn't depend on them: {kinds}"
 
 
 def _workloads(
@@ -160,6 +175,20 @@ def _workloads(
         job_spec = cron.spec.job_template.spec
         why = "it is suspended" if cron.spec.suspend else "" if job_spec.pods else "its jobs have none"
         yield _workload("CronJob", cron.metadata, job_spec.template), job_spec.pods, why, ()
+
+
+def _default_class(classes: Iterable[StorageClass]) -> str:
+    """The newest of the default StorageClasses, as the API server chooses it; empty if there is none."""
+    defaults = [c for c in classes if c.metadata.annotations.get(_DEFAULT_CLASS) == "true"]
+    newest_last = sorted(defaults, key=lambda c: str(c.metadata.creation_timestamp or ""))
+    return newest_last[-1].metadata.name if newest_last else ""
+
+
+def _with_default_class(claim: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
+    if not name or claim.spec.storage_class_name is not None or claim.spec.volume_name:
+        return claim
+    spec = msgspec.structs.replace(claim.spec, storage_class_name=name)
+    return msgspec.structs.replace(claim, spec=spec)
 
 
 def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim]) -> tuple[Pod, tuple[PersistentVolumeClaim, ...]]:

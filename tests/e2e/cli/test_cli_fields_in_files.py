@@ -103,8 +103,9 @@ def test_pods_that_the_api_server_would_refuse_are_named(simulate: Simulate, spe
     assert problem in result.json["errors"]["default/odd"]
 
 
-def test_each_replica_of_a_stateful_set_has_its_claims(simulate: Simulate) -> None:
-    storage_class = {
+@pytest.mark.parametrize("is_default", [False, True])
+def test_each_replica_of_a_stateful_set_has_its_claims(simulate: Simulate, *, is_default: bool) -> None:
+    storage_class: Json = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": "only-b"},
@@ -114,11 +115,10 @@ def test_each_replica_of_a_stateful_set_has_its_claims(simulate: Simulate) -> No
             {"matchLabelExpressions": [{"key": "topology.kubernetes.io/zone", "values": [ZONES[1]]}]}
         ],
     }
-    claim = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "only-b",
-        "resources": {"requests": {"storage": "1Gi"}},
-    }
+    claim: Json = {"storageClassName": "only-b", "resources": {"requests": {"storage": "1Gi"}}}
+    if is_default:
+        storage_class["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+        del claim["storageClassName"]
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -133,6 +133,9 @@ def test_each_replica_of_a_stateful_set_has_its_claims(simulate: Simulate) -> No
     assert sorted(key for c in claims for key in c["pods"]) == ["data/log-0", "data/log-1", "data/log-2"]
     zones = [r["values"] for c in claims for r in c["requirements"] if r["key"] == ZONE]
     assert zones == [[ZONES[1]]] * len(claims)
+    without_class = simulate(sample_objects.node_pool({}), stateful_set)
+    assert len(without_class.json["nodeClaims"]) == len(claims)
+    assert "StatefulSet data/log: its volumes count as possible in any zone" in without_class.err
 
 
 def test_static_pools_launch_their_nodes_and_pods_use_them(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
