@@ -127,22 +127,26 @@ def added_pods(
                     f"{workload.kind} {workload.namespace}/{workload.name}: its volumes count as possible in any zone, "
                     "because the files have no StorageClasses (kubectl get storageclasses -o yaml)"
                 )
-            key = workload.kind, workload.namespace, workload.name
-            present = sum(workloads.controls(*key, pod) for pod in listed)
-            template = workloads.pod_of(workload)
-            names = (f"{workload.name}-{i}" for i in range(replicas - present))
-            new = [
-                _with_claims(workloads.pending_pod(template, workload.namespace, name), templates if classes else ())
-                for name in names
-            ]
-            pods += [pod for pod, _ in new]
-            claims += [claim for _, own in new for claim in own]
+            for pod, own in _pods(workload, replicas, listed, templates if classes else ()):
+                pods.append(pod)
+                claims += own
     if live and not counts.get("Pod"):
         notes.append(
             f"{plural(live, 'workload')} of a cluster, but no pods: add those of `kubectl get pods -A -o json`"
         )
     notes += _left_out({kind: number for kind, number in counts.items() if kind not in used and kind not in KINDS})
     return AddedPods(pods=tuple(pods), claims=tuple(claims), default_class=_default_class(classes), notes=tuple(notes))
+
+
+def _pods(
+    workload: Workload, replicas: int, listed: Sequence[Pod], templates: Sequence[PersistentVolumeClaim]
+) -> Iterator[tuple[Pod, tuple[PersistentVolumeClaim, ...]]]:
+    """The workload's pods that aren't in the files, with the claims of each."""
+    present = sum(workloads.controls(workload.kind, workload.namespace, workload.name, pod) for pod in listed)
+    template = workloads.pod_of(workload)
+    for i in range(replicas - present):
+        pod = workloads.pending_pod(template, workload.namespace, f"{workload.name}-{i}")
+        yield _with_claims(pod, templates)
 
 
 def _left_out(ignored: dict[str, int]) -> Iterator[str]:
