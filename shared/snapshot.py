@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
@@ -54,8 +54,9 @@ class Snapshot:
 
     NodePools, EC2NodeClasses and NodeOverlays are the valid ones, legacy kinds converted; the others are ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
-    their instances. ``capacity_buffers`` are those that Tenon provides. ``taken_at`` is the time (UTC) before the first
-    object was read. ``pause`` is the whole cluster's; those of NodePools are annotations.
+    their instances, and ``foreign_pools`` say by NodePool who launches its nodes. ``capacity_buffers`` are those that
+    Tenon provides. ``taken_at`` is the time (UTC) before the first object was read. ``pause`` is the whole cluster's;
+    those of NodePools are annotations.
     """
 
     taken_at: datetime
@@ -77,6 +78,7 @@ class Snapshot:
     capacity_buffers: tuple[BufferObjects, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()
+    foreign_pools: Mapping[str, str] = field(default_factory=dict)
     pause: Pause | None = None
     _derived: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)
 

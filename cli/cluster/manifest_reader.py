@@ -17,6 +17,7 @@ from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_statu
 from cli.cluster.services import ObservedServices
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
+from cli.runtime_classes import admitted_pods, with_runtime_classes
 from cli.simulate import input_files
 from cli.traffic.service import Service
 from shared.api import labels as names
@@ -26,7 +27,9 @@ from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudge
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
+from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import Snapshot
 
@@ -242,7 +245,8 @@ def _snapshot(
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(contents.of(kind.__name__), kind, invalid)
 
-    node_pools, invalid_pools = convert_node_pools(as_mappings(contents.by_kind, "NodePool", "Provisioner"))
+    raw_pools = as_mappings(contents.by_kind, "NodePool", "Provisioner")
+    node_pools, invalid_pools = convert_node_pools(raw_pools)
     node_classes, invalid_classes = convert_node_classes(
         as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
     )
@@ -251,25 +255,27 @@ def _snapshot(
     counts = {kind: len(raw) for kind, raw in contents.by_kind.items()}
     listed = decoding.decode_pods(contents.of("Pod"), refused)
     added = manifest_pods.added_pods(contents.of, listed, counts, _USED_KINDS, invalid)
+    runtime_classes = objects(RuntimeClass)
     snapshot = Snapshot(
         taken_at=now,
-        pods=(*listed, *added.pods),
+        pods=admitted_pods((*listed, *added.pods), runtime_classes, refused),
         nodes=objects(Node),
         node_claims=tuple(c for c in objects(NodeClaim) if c.api_version == nodeclaim.API_VERSION),
         node_pools=node_pools,
         node_classes=node_classes,
         node_overlays=overlays,
-        daemon_sets=objects(DaemonSet),
+        daemon_sets=with_runtime_classes(objects(DaemonSet), runtime_classes),
         limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),
         persistent_volumes=objects(PersistentVolume),
-        persistent_volume_claims=objects(PersistentVolumeClaim),
+        persistent_volume_claims=added.with_claims(objects(PersistentVolumeClaim)),
         storage_classes=objects(StorageClass),
         csi_nodes=objects(CSINode),
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
         capacity_buffers=decoding.decode_buffers(contents.of, invalid),
         invalid=tuple(invalid),
+        foreign_pools=foreign_pools(raw_pools),
     )
     return snapshot, added.notes
 

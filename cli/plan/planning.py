@@ -22,13 +22,16 @@ from shared.api.pods import is_pending, is_reschedulable
 from shared.disruption import emptiness
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import EMPTY
+from shared.disruption.disruption_queue import replaced_claims
 from shared.disruption.methods import METHODS
+from shared.provisioning.nodeclaim_creation import new_node_claims
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
+from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
     from datetime import datetime
 
     from cli.cluster.observed_cluster import ObservedCluster
@@ -37,7 +40,11 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
     from shared.disruption.command import BlockedCandidate, Command
     from shared.disruption.disruption_state import DisruptionState
+    from shared.scheduling.decision import PlannedNodeClaim
     from shared.snapshot import BufferObjects, Snapshot
+
+_STATIC = "plan/static"
+"""The decision that the names of static pools' planned nodes follow from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +144,10 @@ def plan_launches(
     observed: ObservedCluster, resolved_pools: ResolvedNodePools, *, lost: Collection[str] = ()
 ) -> Decision:
     """The scheduling decision for pending pods and those of lost nodes, whether or not kube-scheduler tried them."""
-    snapshot = observed.snapshot
     view = disruption_view(observed, resolved_pools)
+    replicas = _missing_replicas(observed.snapshot, resolved_pools)
+    claims = new_node_claims(replicas, observed.snapshot, resolved_pools, decision=_STATIC)
+    snapshot = replace(observed.snapshot, node_claims=(*observed.snapshot.node_claims, *claims))
     leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
         p.key
@@ -156,7 +165,34 @@ def plan_launches(
             unused=resolved_pools.unused,
         )
     )
-    return msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods})
+    return _with_replicas(
+        msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods}),
+        replicas,
+        claims,
+    )
+
+
+def _missing_replicas(snapshot: Snapshot, resolved_pools: ResolvedNodePools) -> tuple[PlannedNodeClaim, ...]:
+    """The nodes that static pools lack; the provisioner launches them first, so that pods can be planned on them."""
+    if all(pool.spec.replicas is None for pool in snapshot.node_pools):
+        return ()
+    replaced = replaced_claims(snapshot.node_claims)
+    planned, _ = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
+    return tuple(claim for claim in planned if claim.node_pool in resolved_pools.node_classes)
+
+
+def _with_replicas(decision: Decision, replicas: Sequence[PlannedNodeClaim], claims: Sequence[NodeClaim]) -> Decision:
+    """The decision with the nodes of static pools, and the pods that are planned on them."""
+    if not replicas:
+        return decision
+    existing = dict(decision.existing_nodes)
+    with_pods = [
+        msgspec.structs.replace(replica, pods=tuple(existing.pop(claim.name, ())))
+        for replica, claim in zip(replicas, claims, strict=True)
+    ]
+    return msgspec.structs.replace(
+        decision, existing_nodes=existing, new_node_claims=(*with_pods, *decision.new_node_claims)
+    )
 
 
 def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:

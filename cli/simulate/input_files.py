@@ -13,13 +13,16 @@ import msgspec
 from cli import decoding, manifest_pods
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
+from cli.runtime_classes import admitted_pods, with_runtime_classes
 from shared.api.decode import node_claim
 from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
 from shared.api.limit_range import LimitRange
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
+from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_overlays, convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import apply_overlays, labels_of
@@ -152,10 +155,10 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     listed = decoding.decode_pods(of_kind("Pod"), refused)
     added = manifest_pods.added_pods(of_kind, listed, counts, manifest_pods.USED_KINDS, invalid)
     notes = [*added.notes, *([] if types else [_NO_TYPES])]
-    pods = (*listed, *added.pods)
-    node_pools, invalid_pools = convert_node_pools(
-        raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())
-    )
+    runtime_classes = objects(RuntimeClass)
+    pods = admitted_pods((*listed, *added.pods), runtime_classes, refused)
+    raw_pools = [raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())]
+    node_pools, invalid_pools = convert_node_pools(raw_pools)
     overlays, invalid_overlays = convert_node_overlays(by_kind.get("NodeOverlay", ()))
     claims, invalid_claims = _node_claims(by_kind.get("NodeClaim", ()))
     invalid += [*invalid_pools, *invalid_overlays, *invalid_claims]
@@ -166,15 +169,16 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         node_claims=claims,
         node_pools=node_pools,
         node_overlays=overlays,
-        daemon_sets=objects(DaemonSet),
+        daemon_sets=with_runtime_classes(objects(DaemonSet), runtime_classes),
         limit_ranges=objects(LimitRange),
         namespaces=objects(Namespace),
         persistent_volumes=objects(PersistentVolume),
-        persistent_volume_claims=objects(PersistentVolumeClaim),
+        persistent_volume_claims=added.with_claims(objects(PersistentVolumeClaim)),
         storage_classes=objects(StorageClass),
         csi_nodes=objects(CSINode),
         capacity_buffers=decoding.decode_buffers(of_kind, invalid),
         invalid=tuple(invalid),
+        foreign_pools=foreign_pools(raw_pools),
     )
     overlaid = apply_overlays(
         {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},

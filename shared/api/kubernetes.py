@@ -1,7 +1,6 @@
 """Kubernetes' own kinds (storage is in ``shared.api.storage``), reduced to the fields that decisions read.
 
-The field names and their defaults are the API's (v1.36). Everything is optional where the API server could have
-defaulted it, because manifests given to the command line have not been through one.
+The field names and their defaults are the API's (v1.36). What the API server defaults is optional, also in manifests.
 """
 
 from __future__ import annotations
@@ -218,7 +217,7 @@ class Volume(Struct):
     @property
     def is_local(self) -> bool:
         """Whether data on the node would be lost with the pod."""
-        return self.host_path is not None or (self.empty_dir is not None and self.empty_dir.medium != "Memory")
+        return bool(self.host_path or (self.empty_dir and self.empty_dir.medium != "Memory"))
 
 
 class PodSpec(Struct):
@@ -236,6 +235,7 @@ class PodSpec(Struct):
     volumes: list[Volume] = []
     priority: int | None = None
     priority_class_name: str = ""
+    runtime_class_name: str = ""
     scheduler_name: str = "default-scheduler"
     scheduling_gates: list[SchedulingGate] = []
     host_network: bool = False

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node
     from shared.cluster.client import Client
 
+AUTO_MODE_GROUP = "eks.amazonaws.com"
 _AUTO_MODE = "eks.amazonaws.com/compute-type"
 _NODE_CLASS_SUFFIX = "nodeclass"
 """Karpenter labels nodes with GROUP/KIND of their node class, in lower case (NodeClassLabelKey in its core)."""
@@ -70,6 +71,20 @@ def is_foreign(claim: NodeClaim) -> bool:
 def own_node_pools(raw_objects: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The NodePools and Provisioners, as JSON, whose node class is not of another group."""
     return [raw for raw in raw_objects if _group(raw, "spec", "template", "spec", "nodeClassRef") == names.AWS_GROUP]
+
+
+def foreign_pools(raw_objects: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Who runs the NodePools whose node class is of another group, by their names."""
+    groups = {
+        str((raw.get("metadata") or {}).get("name")): _group(raw, "spec", "template", "spec", "nodeClassRef")
+        for raw in raw_objects
+    }
+    return {name: _provisioner(group) for name, group in groups.items() if group != names.AWS_GROUP}
+
+
+def _provisioner(group: str) -> str:
+    runner = "EKS Auto Mode" if group == AUTO_MODE_GROUP else "another provisioner"
+    return f"its nodes are launched by {runner}, not by Tenon (nodeClassRef.group is {group})"
 
 
 def unmanaged(nodes: Iterable[Node], foreign_provider_ids: Collection[str]) -> tuple[Node, ...]:

@@ -104,6 +104,7 @@ class SnapshotReader:
             capacity_buffers=buffers,
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
+            foreign_pools=node_class_groups.foreign_pools(raw_pools),
         )
 
     def _capacity_buffers(self) -> tuple[tuple[BufferObjects, ...], tuple[InvalidObject, ...]]:

@@ -163,7 +163,7 @@ def _pods_without_node(problem: Problem, leaving: frozenset[str]) -> Iterator[Po
 
 
 def _unusable_pools(problem: Problem) -> dict[str, str]:
-    """The NodePools that can't launch now or are invalid, with the reason.
+    """The NodePools that can't launch now, are invalid, or another provisioner's, with the reason.
 
     A NodePool and a Provisioner may have the same name, of which one is used and the other is invalid.
     """
@@ -175,7 +175,7 @@ def _unusable_pools(problem: Problem) -> dict[str, str]:
         for i in snapshot.invalid
         if i.ref.kind in kinds and i.problems and i.ref.name not in used
     }
-    return {**invalid, **problem.not_ready}
+    return {**snapshot.foreign_pools, **invalid, **problem.not_ready}
 
 
 def _requested_resources(grouped: GroupedPods) -> set[str]:

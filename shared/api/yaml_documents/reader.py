@@ -86,7 +86,16 @@ def _json_documents(source: str) -> tuple[list[Any], int, str]:
         if _SURROGATE.search(source):
             value = _without_lone_surrogates(value)
         values += [value] if value is not None else []
-    return values, end, ""
+    return ([_well_formed(value) for value in values] if _SURROGATE.search(source) else values), end, ""
+
+
+def _well_formed(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+    """The value with U+FFFD for surrogates without a partner, as Go's JSON has it."""
+    if isinstance(value, dict):
+        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_well_formed(item) for item in value]
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
 def _without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 (any JSON)

@@ -102,9 +102,9 @@ class _Tree:
             self._anchors[event.anchor] = _Anchored(value=value, is_open=False)
         self._add_scalar(value)
 
-    def alias(self, name: str) -> None:
+    def alias(self, name: str | None) -> None:
         """Add the anchor's value once more."""
-        anchored = self._anchors.get(name)
+        anchored = self._anchors.get(name or "")
         if anchored is None:
             raise _EventError(f"unknown anchor {name} referenced")
         if anchored.is_open:
@@ -138,9 +138,7 @@ class _Tree:
 
     def _refuse_as_key(self) -> None:
         if self._open and self._open[-1][0].wants_key:
-            raise _EventError(
-                "invalid map key: keys can't be maps or lists ({{ }} of a template must be rendered first)"
-            )
+            raise _EventError("invalid map key: a map or list (the {{ }} of a template must be rendered first)")
 
     def _add_scalar(self, value: scalars.Scalar) -> None:
         is_key = bool(self._open) and self._open[-1][0].wants_key

@@ -55,7 +55,7 @@ def _dumper() -> Any:  # noqa: ANN401 (PyYAML has no types)
                 tag = _TAGS.get(type(scalars.plain(value)))
                 if tag is not None:
                     return tag
-            return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+            return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]  # PyYAML has no types  # type: ignore[no-untyped-call]
 
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (the same)
             return True

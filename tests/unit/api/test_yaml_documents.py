@@ -19,7 +19,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.api.yaml_documents import reader
+from shared.api.yaml_documents import reader, writer
 
 _TABLE = Path(__file__).parent / "yaml_answers" / "answers.jsonl"
 ANSWERS = [json.loads(line) for line in _TABLE.read_text(encoding="utf-8").strip().split("\n")]
@@ -102,3 +102,17 @@ def test_the_kinds_can_be_imported_without_yaml() -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
 def test_json_is_read_as_it_stands(value: Any) -> None:  # noqa: ANN401 (any JSON)
     assert reader.documents(json.dumps({"a": value})) == [{"a": value}]
+
+
+_ODD_TEXTS = st.text(alphabet="yYnNoOfF=<~0123456789._-+eExb:#'\"|&*!%@{}[], \n\té\u0085\u2028\ufeff😀", max_size=6)
+
+
+@given(st.dictionaries(_ODD_TEXTS, st.lists(_ODD_TEXTS | st.integers(-(2**63), 2**63 - 1) | st.none())))
+def test_what_is_written_is_read_back(value: dict[str, Any]) -> None:
+    assert reader.document(writer.text(value)) == value
+    assert yaml.safe_load(writer.text(value)) == value
+
+
+@pytest.mark.parametrize("text", ["=", "on", "y", "10:30", "1e3", "012345678901", "08", "0o17", "~", "2020-01-01"])
+def test_texts_that_look_like_other_values_are_quoted(text: str) -> None:
+    assert writer.text([text]) == f"- '{text}'\n"

@@ -1,0 +1,29 @@
+"""RuntimeClasses: what the API server adds to the pods that name one."""
+
+from __future__ import annotations
+
+from shared.api.kubernetes import Toleration
+from shared.api.meta import ObjectMeta, RawQuantities, Struct
+
+
+class RuntimeClassOverhead(Struct):
+    """What a pod uses besides its containers."""
+
+    pod_fixed: RawQuantities = {}
+
+
+class RuntimeClassScheduling(Struct):
+    """The nodes that have the runtime."""
+
+    node_selector: dict[str, str] = {}
+    tolerations: list[Toleration] = []
+
+
+class RuntimeClass(Struct):
+    """A RuntimeClass."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    overhead: RuntimeClassOverhead | None = None
+    scheduling: RuntimeClassScheduling | None = None
+    kind: str = "RuntimeClass"
+    api_version: str = "node.k8s.io/v1"
