@@ -7,6 +7,7 @@ are those of its pods that are in the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,10 +60,17 @@ class _CronJob(Struct):
     spec: _CronJobSpec = _CronJobSpec()
 
 
+class _Ordinals(Struct):
+    start: int = 0
+
+
 class _ReplicatedSpec(Struct):
+    """Of a Deployment, ReplicaSet or StatefulSet; the last two fields are a StatefulSet's."""
+
     replicas: int = 1
     template: PodTemplate = PodTemplate()
     volume_claim_templates: list[PersistentVolumeClaim] = []
+    ordinals: _Ordinals = _Ordinals()
 
 
 class _Replicated(Struct):
@@ -142,11 +150,14 @@ def _pods(
     workload: Workload, replicas: int, listed: Sequence[Pod], templates: Sequence[PersistentVolumeClaim]
 ) -> Iterator[tuple[Pod, tuple[PersistentVolumeClaim, ...]]]:
     """The workload's pods that aren't in the files, with the claims of each."""
-    present = sum(workloads.controls(workload.kind, workload.namespace, workload.name, pod) for pod in listed)
+    key = workload.kind, workload.namespace, workload.name
+    present = {pod.metadata.name for pod in listed if workloads.controls(*key, pod)}
     template = workloads.pod_of(workload)
-    for i in range(replicas - present):
-        pod = workloads.pending_pod(template, workload.namespace, f"{workload.name}-{i}")
-        yield _with_claims(pod, templates)
+    first = workload.first_ordinal
+    numbers = range(first, first + replicas) if workload.kind == "StatefulSet" else range(replicas - len(present))
+    for name in (f"{workload.name}-{i}" for i in numbers):
+        if name not in present:
+            yield _with_claims(workloads.pending_pod(template, workload.namespace, name), templates)
 
 
 def _left_out(ignored: dict[str, int]) -> Iterator[str]:
@@ -166,8 +177,9 @@ def _workloads(
         for owner in decoding.decode_objects(of_kind(kind), _Replicated, invalid):
             replicas = owner.spec.replicas
             why = "" if replicas else "it has 0 replicas"
+            workload = _workload(kind, owner.metadata, owner.spec.template)
             yield (
-                _workload(kind, owner.metadata, owner.spec.template),
+                with_fields(workload, first_ordinal=owner.spec.ordinals.start),
                 replicas,
                 why,
                 owner.spec.volume_claim_templates,

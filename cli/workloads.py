@@ -26,7 +26,7 @@ _UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedu
 class Workload:
     """A Deployment, ReplicaSet, StatefulSet, Job or CronJob with its pod template.
 
-    ``is_live``: it was read from a cluster.
+    ``is_live``: it was read from a cluster. ``first_ordinal`` is the number of a StatefulSet's first pod.
     """
 
     kind: str
@@ -34,6 +34,7 @@ class Workload:
     name: str
     template: PodTemplate | None = None
     is_live: bool = False
+    first_ordinal: int = 0
 
 
 class Spec(Struct):

@@ -31,7 +31,7 @@ from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from cli.cluster.observed_cluster import ObservedCluster
@@ -84,7 +84,8 @@ class Plan:
     """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
     ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
-    ``after_launches`` is the cluster that disruption was decided for.
+    ``after_launches`` is the cluster that disruption was decided for. ``missing_replicas`` says by static NodePool why
+    not all of its replicas can be launched.
     """
 
     cost_before: float
@@ -95,13 +96,18 @@ class Plan:
     snapshot: Snapshot
     after_launches: Snapshot
     resolved_pools: ResolvedNodePools
+    missing_replicas: Mapping[str, str] = field(default_factory=dict)
     traffic: PlannedTraffic = field(default_factory=PlannedTraffic)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on NodeOverlays that aren't applied."""
+        """Sentences on NodeOverlays that aren't applied, and on static NodePools that get fewer nodes than replicas."""
         conflicts = sorted(self.resolved_pools.overlay_conflicts.items())
-        return tuple(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts)
+        missing = sorted(self.missing_replicas.items())
+        return (
+            *(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts),
+            *(f"NodePool {name}: {why}" for name, why in missing),
+        )
 
     @property
     def launch_cost(self) -> float:
@@ -137,6 +143,7 @@ def make_plan(
         snapshot=snapshot,
         after_launches=after_launches,
         resolved_pools=resolved_pools,
+        missing_replicas=_missing_replicas(snapshot, resolved_pools)[1],
     )
 
 
@@ -145,7 +152,7 @@ def plan_launches(
 ) -> Decision:
     """The scheduling decision for pending pods and those of lost nodes, whether or not kube-scheduler tried them."""
     view = disruption_view(observed, resolved_pools)
-    replicas = _missing_replicas(observed.snapshot, resolved_pools)
+    replicas, _ = _missing_replicas(observed.snapshot, resolved_pools)
     claims = new_node_claims(replicas, observed.snapshot, resolved_pools, decision=_STATIC)
     snapshot = replace(observed.snapshot, node_claims=(*observed.snapshot.node_claims, *claims))
     leaving = frozenset(lost) | view.disrupting_nodes
@@ -172,13 +179,18 @@ def plan_launches(
     )
 
 
-def _missing_replicas(snapshot: Snapshot, resolved_pools: ResolvedNodePools) -> tuple[PlannedNodeClaim, ...]:
-    """The nodes that static pools lack; the provisioner launches them first, so that pods can be planned on them."""
+def _missing_replicas(
+    snapshot: Snapshot, resolved_pools: ResolvedNodePools
+) -> tuple[tuple[PlannedNodeClaim, ...], Mapping[str, str]]:
+    """The nodes that static pools lack, and by pool why not all of them can be launched.
+
+    The provisioner launches them first, so that pods can be planned on them.
+    """
     if all(pool.spec.replicas is None for pool in snapshot.node_pools):
-        return ()
+        return (), {}
     replaced = replaced_claims(snapshot.node_claims)
-    planned, _ = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
-    return tuple(claim for claim in planned if claim.node_pool in resolved_pools.node_classes)
+    planned, errors = missing_replicas(snapshot, resolved_pools.instance_types, resolved_pools.not_ready, replaced)
+    return tuple(claim for claim in planned if claim.node_pool in resolved_pools.node_classes), errors
 
 
 def _with_replicas(decision: Decision, replicas: Sequence[PlannedNodeClaim], claims: Sequence[NodeClaim]) -> Decision:

@@ -53,7 +53,7 @@ UNREADABLE = {
         + b"".join(b"%c: &%c [%s]\n" % (98 + i, 98 + i, b",".join([b"*%c" % (97 + i)] * 10)) for i in range(8)),
         "aliases stand for more than",
     ),
-    "a list as key": (b"kind: Pod\n? [a, b]\n: c\n", "keys can't be maps or lists"),
+    "a list as key": (b"kind: Pod\n? [a, b]\n: c\n", "invalid map key: a map or list"),
     "no kind": (b'{"metadata": {"name": "x"}}', "neither"),
     "kind is a number": (b'{"kind": 5}', "kind"),
     "items of numbers": (b'{"kind": "PodList", "items": [1]}', "int"),

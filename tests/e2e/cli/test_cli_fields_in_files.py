@@ -138,6 +138,48 @@ def test_each_replica_of_a_stateful_set_has_its_claims(simulate: Simulate, *, is
     assert "StatefulSet data/log: its volumes count as possible in any zone" in without_class.err
 
 
+def test_a_claim_in_the_files_is_the_one_of_its_replica(simulate: Simulate) -> None:
+    stateful_set = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "queue"},
+        "spec": {
+            "replicas": 2,
+            "ordinals": {"start": 5},
+            "template": {"spec": pod_spec()},
+            "volumeClaimTemplates": [{"metadata": {"name": "disk"}, "spec": {"storageClassName": "any"}}],
+        },
+    }
+    storage_class = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "any"},
+        "provisioner": "ebs.csi.aws.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [ZONES[2]]}]}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "pv-6"},
+        "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}},
+    }
+    bound = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk-queue-6"},
+        "spec": {"storageClassName": "any", "volumeName": "pv-6"},
+    }
+    claims = simulate(sample_objects.node_pool({}), storage_class, volume, bound, stateful_set).json["nodeClaims"]
+    zones = {
+        pod: [r["values"] for r in claim["requirements"] if r["key"] == ZONE]
+        for claim in claims
+        for pod in claim["pods"]
+    }
+    assert set(zones) == {"default/queue-5", "default/queue-6"}
+    assert zones["default/queue-6"] == [[ZONES[2]]]
+
+
 def test_static_pools_launch_their_nodes_and_pods_use_them(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
     pool = sample_objects.node_pool({})
     pool["spec"]["replicas"] = 3
@@ -154,6 +196,12 @@ def test_static_pools_launch_their_nodes_and_pods_use_them(tenon: Callable[..., 
     claims = tenon("plan", *files, "--json").json["launches"]["nodeClaims"]
     assert [claim["nodePool"] for claim in claims] == ["reserved-seats"] * 3
     assert sorted(key for claim in claims for key in claim["pods"]) == ["default/guest"]
+    assert "Would launch 3 nodes" in tenon("plan", *files).out
+    pool["spec"]["limits"] = {"cpu": "9"}
+    path.write_text(writer.documents([pool]))
+    out = tenon("plan", *files).out
+    assert "Would launch 2 nodes" in out
+    assert "NodePool reserved-seats: 1 of 3 replicas can't be launched" in out
 
 
 def test_the_pools_of_auto_mode_are_named(simulate: Simulate) -> None:
