@@ -45,7 +45,10 @@ def admitted_pods(
 
 
 def with_runtime_classes(daemon_sets: Iterable[DaemonSet], classes: Iterable[RuntimeClass]) -> tuple[DaemonSet, ...]:
-    """The DaemonSets whose pods have what their RuntimeClasses add; without those whose pods are refused."""
+    """The DaemonSets whose pods have what their RuntimeClasses add; without those whose pods are refused.
+
+    One of a cluster, which its UID shows, runs there: it stays as it is if the files don't have its RuntimeClass.
+    """
     by_name = {c.metadata.name: c for c in classes}
     result: list[DaemonSet] = []
     for daemon_set in daemon_sets:
@@ -53,6 +56,8 @@ def with_runtime_classes(daemon_sets: Iterable[DaemonSet], classes: Iterable[Run
         try:
             spec = _with_runtime_class(template.spec, by_name)
         except AdmissionError:
+            if daemon_set.metadata.uid:
+                result.append(daemon_set)
             continue
         template = msgspec.structs.replace(template, spec=spec)
         result.append(

@@ -87,6 +87,18 @@ def test_the_pods_of_daemon_sets_get_it_too(simulate: Simulate) -> None:
     assert [claim["instanceTypes"] for claim in claims] == [["t.big"]]
 
 
+def test_a_daemon_set_of_a_cluster_whose_runtime_class_is_not_in_the_files_takes_its_room(simulate: Simulate) -> None:
+    daemon_set = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "probe", "uid": "7e1c"},
+        "spec": {"template": {"spec": pod_spec(runtimeClassName="elsewhere")}},
+    }
+    claims = simulate(sample_objects.node_pool({}), daemon_set, pod("any")).json["nodeClaims"]
+    alone = simulate(sample_objects.node_pool({}), pod("any")).json["nodeClaims"]
+    assert claims[0]["requests"]["cpu"] != alone[0]["requests"]["cpu"]
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
