@@ -1,0 +1,219 @@
+"""Plays manifests of others in a local cluster: do all pods run, is anything bought in vain?
+
+Such manifests are aws-samples' karpenter-blueprints. ``python -m bench.blueprints FOLDER`` plays each directory below
+the folder that has manifests by itself, beside a NodePool and an EC2NodeClass called default, which blueprints expect.
+Files and directories of EKS Auto Mode are left out. Placeholders (``<<CLUSTER_NAME>>``) and pinned AMI releases are
+filled in. A directory fails if a pod is pending after fifteen minutes, or if a node was bought that ran no pod.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local.aws import amis
+from local.kubernetes.errors import ApiError
+from local.world import World, sample_objects
+from shared.api import labels as names
+from shared.api.yaml_documents import reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+Json = dict[str, Any]
+_AUTO_MODE = re.compile(r"auto-?mode", re.IGNORECASE)
+_PINNED_ALIAS = re.compile(r"(alias:\s*\"?(?:al2023|al2|bottlerocket))@[\w.]+")
+_PLACEHOLDER = re.compile(r"<<\w+>>|\$\{?(?:CLUSTER_NAME|KARPENTER_NODE_IAM_ROLE_NAME|AWS_REGION)\}?")
+_NAMES = re.compile(r"^kind: (\w+)\s+metadata:\s+name: (\S+)", re.MULTILINE)
+_FIRST = (
+    "StorageClass",
+    "PriorityClass",
+    "EC2NodeClass",
+    "NodePool",
+    "NodeOverlay",
+    "PersistentVolumeClaim",
+    "DaemonSet",
+)
+"""Kinds that are applied before all others, in this order."""
+_LIMIT = timedelta(minutes=15)
+_REST = timedelta(minutes=3)
+
+
+@dataclass
+class Result:
+    """What became of a directory. ``price`` is USD per hour of the nodes when all pods ran, by the local price list."""
+
+    name: str
+    pods: int = 0
+    nodes: int = 0
+    price: float = 0.0
+    pending: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    mended: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every pod runs, and every node that was bought ran one."""
+        return not (self.pending or self.unused or self.problems)
+
+
+def directories(folder: Path) -> Iterator[tuple[str, list[Path]]]:
+    """The directories below the folder that have manifests, by their relative names, without those of Auto Mode.
+
+    Files that define the same object are variants, of which each is played with the directory's other files.
+    """
+    for directory in sorted(path for path in [folder, *folder.rglob("*")] if path.is_dir()):
+        files = [f for f in sorted(directory.glob("*.yaml")) if not _AUTO_MODE.search(str(f.relative_to(folder)))]
+        name = str(directory.relative_to(folder))
+        by_object: dict[tuple[str, str], list[Path]] = {}
+        for file in files:
+            for key in _NAMES.findall(file.read_text(encoding="utf-8")):
+                by_object.setdefault(key, []).append(file)
+        variants = sorted({file for same in by_object.values() if len(set(same)) > 1 for file in same})
+        common = [file for file in files if file not in variants]
+        if not variants and files:
+            yield name, files
+        for variant in variants:
+            yield f"{name}/{variant.stem}", [*common, variant]
+
+
+def play(name: str, files: Sequence[Path]) -> Result:
+    """Play the manifests of a directory in a cluster of its own."""
+    result = Result(name)
+    with World() as world:
+        objects = sorted(_objects(files, world), key=_rank)
+        pools = {o["metadata"]["name"] for o in objects if o["kind"] == "NodePool"}
+        result.mended = [note for obj in objects if (note := _mend(obj))]
+        _apply(world, [*_defaults(world, without=pools), *objects], result)
+        used: set[str] = set()
+        bought: set[str] = set()
+
+        def all_run() -> bool:
+            for pod in world.pods():
+                if pod["spec"].get("nodeName") and not _is_daemon(pod):
+                    used.add(pod["spec"]["nodeName"])
+            bought.update(n["metadata"]["name"] for n in world.nodes() if names.NODEPOOL in n["metadata"]["labels"])
+            pods = world.pods()
+            return bool(pods) and all(p.get("status", {}).get("phase") in {"Running", "Succeeded"} for p in pods)
+
+        end = world.clock.now() + _LIMIT
+        while world.clock.now() < end and not all_run():
+            world.run_for(timedelta(seconds=5))
+        result.price = _price(world)
+        result.nodes = len(world.nodes())
+        result.pods = len(world.pods())
+        rest = world.clock.now() + _REST
+        while world.clock.now() < rest:
+            world.run_for(timedelta(seconds=5))
+            all_run()
+        result.pending = [p["metadata"]["name"] for p in world.pods() if p.get("status", {}).get("phase") == "Pending"]
+        static = {o["metadata"]["name"] for o in objects if o["kind"] == "NodePool" and "replicas" in o["spec"]}
+        of_static = {n["metadata"]["name"] for pool in static for n in world.nodes(pool)}
+        result.unused = sorted(bought - used - of_static)
+        result.problems += [str(failure) for failure in world.failures()]
+    return result
+
+
+def _objects(files: Iterable[Path], world: World) -> Iterator[Json]:
+    for file in files:
+        text = _PLACEHOLDER.sub(lambda match: _filled_in(match[0], world), file.read_text(encoding="utf-8"))
+        for document in reader.documents(_PINNED_ALIAS.sub(r"\1@latest", text)):
+            yield from document.get("items", [document])
+
+
+def _filled_in(placeholder: str, world: World) -> str:
+    name = placeholder.strip("<>${}")
+    if "ROLE" in name:
+        return f"TenonNodeRole-{world.cluster}"
+    if "AMI" in name:
+        architecture = "arm64" if "ARM" in name else "x86_64"
+        published = amis.published(world.options.version)
+        return next(i.image_id for i in published if i.architecture == architecture and "al2023" in i.name)
+    if name in {"AZ", "AVAILABILITY_ZONE"}:
+        return f"{world.region}a"
+    return world.region if name == "AWS_REGION" else world.cluster
+
+
+def _mend(obj: Json) -> str:
+    """Completes what Karpenter's own definitions refuse; says what, or "" for nothing."""
+    spec = obj.get("spec") or {}
+    terms = spec.get("amiSelectorTerms") or []
+    if obj["kind"] != "EC2NodeClass" or "amiFamily" in spec or any("alias" in term for term in terms):
+        return ""
+    spec["amiFamily"] = "AL2023"
+    name = obj["metadata"]["name"]
+    return f"EC2NodeClass {name} has neither an alias nor an amiFamily, which Karpenter refuses: AL2023 is filled in"
+
+
+def _rank(obj: Json) -> int:
+    return _FIRST.index(obj["kind"]) if obj["kind"] in _FIRST else len(_FIRST)
+
+
+def _defaults(world: World, *, without: Iterable[str]) -> list[Json]:
+    """The NodePool and EC2NodeClass that the blueprints' own cluster has: for pods with the label intent: apps."""
+    requirements = {
+        names.CAPACITY_TYPE: ["spot", "on-demand"],
+        names.ARCH: ["amd64", "arm64"],
+        "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
+    }
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m"}
+    pool = sample_objects.node_pool(requirements, disruption=disruption)
+    pool["spec"]["template"]["metadata"] = {"labels": {"intent": "apps"}}
+    return [sample_objects.node_class(world), *([] if "default" in without else [pool])]
+
+
+def _apply(world: World, objects: Iterable[Json], result: Result) -> None:
+    for obj in objects:
+        try:
+            world.apply(obj)
+        except ApiError as error:
+            result.problems.append(f"{obj['kind']} {obj['metadata'].get('name')}: {error}")
+
+
+def _is_daemon(pod: Json) -> bool:
+    return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences", []))
+
+
+def _price(world: World) -> float:
+    prices = world.aws.prices
+    total = 0.0
+    for node in world.nodes():
+        labels = node["metadata"]["labels"]
+        instance_type, zone = labels.get(names.INSTANCE_TYPE, ""), labels.get(names.ZONE, "")
+        is_spot = labels.get(names.CAPACITY_TYPE) == "spot"
+        total += prices.spot(instance_type, zone) if is_spot else prices.on_demand(instance_type)
+    return total
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0 if all pods of all directories run and no node was bought in vain."""
+    if len(arguments) < 1:
+        print("usage: python -m bench.blueprints FOLDER [NAME…]", file=sys.stderr)
+        return 2
+    folder, wanted = Path(arguments[0]), set(arguments[1:])
+    failed = 0
+    for name, files in directories(folder):
+        if wanted and not wanted & {name, name.partition("/")[0]}:
+            continue
+        result = play(name, files)
+        failed += not result.ok
+        mark = "ok  " if result.ok else "FAIL"
+        print(f"{mark} {name}: {result.pods} pods on {result.nodes} nodes, ${result.price:.3f}/h", flush=True)
+        for what, entries in (
+            ("pending", result.pending),
+            ("bought in vain", result.unused),
+            ("problem:", result.problems),
+            ("mended:", result.mended),
+        ):
+            for entry in entries:
+                print(f"     {what} {entry}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
