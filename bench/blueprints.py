@@ -22,7 +22,7 @@ from shared.api import labels as names
 from shared.api.yaml_documents import reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Json = dict[str, Any]
 _AUTO_MODE = re.compile(r"auto-?mode", re.IGNORECASE)
@@ -41,6 +41,7 @@ _FIRST = (
 """Kinds that are applied before all others, in this order."""
 _LIMIT = timedelta(minutes=15)
 _REST = timedelta(minutes=3)
+_STEP = timedelta(seconds=5)
 
 
 @dataclass
@@ -62,6 +63,36 @@ class Result:
         return not (self.pending or self.unused or self.problems)
 
 
+class _Observer:
+    """What is seen of a cluster while it runs: nodes that were ``bought``, and those that ran a pod of their own."""
+
+    def __init__(self, world: World) -> None:
+        self.bought: set[str] = set()
+        self.used: set[str] = set()
+        self._world = world
+
+    def watch(self, duration: timedelta, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Let the cluster run for that long, or until the condition holds."""
+        end = self._world.clock.now() + duration
+        while self._world.clock.now() < end and not until():
+            self._world.run_for(_STEP)
+            self.bought |= {
+                n["metadata"]["name"] for n in self._world.nodes() if names.NODEPOOL in n["metadata"]["labels"]
+            }
+            self.used |= {
+                p["spec"]["nodeName"] for p in self._world.pods() if p["spec"].get("nodeName") and not _is_daemon(p)
+            }
+
+    def all_run(self) -> bool:
+        """Whether there are pods, and all of them run or have run."""
+        phases = {p.get("status", {}).get("phase") for p in self._world.pods()}
+        return bool(phases) and phases <= {"Running", "Succeeded"}
+
+    def pending(self) -> list[str]:
+        """The names of pending pods."""
+        return [p["metadata"]["name"] for p in self._world.pods() if p.get("status", {}).get("phase") == "Pending"]
+
+
 def directories(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     """The directories below the folder that have manifests, by their relative names, without those of Auto Mode.
 
@@ -69,17 +100,19 @@ def directories(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     """
     for directory in sorted(path for path in [folder, *folder.rglob("*")] if path.is_dir()):
         files = [f for f in sorted(directory.glob("*.yaml")) if not _AUTO_MODE.search(str(f.relative_to(folder)))]
-        name = str(directory.relative_to(folder))
-        by_object: dict[tuple[str, str], list[Path]] = {}
-        for file in files:
-            for key in _NAMES.findall(file.read_text(encoding="utf-8")):
-                by_object.setdefault(key, []).append(file)
-        variants = sorted({file for same in by_object.values() if len(set(same)) > 1 for file in same})
-        common = [file for file in files if file not in variants]
-        if not variants and files:
-            yield name, files
-        for variant in variants:
-            yield f"{name}/{variant.stem}", [*common, variant]
+        yield from _variants(str(directory.relative_to(folder)), files)
+
+
+def _variants(name: str, files: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+    files_of: dict[tuple[str, str], set[Path]] = {}
+    for file in files:
+        for key in _NAMES.findall(file.read_text(encoding="utf-8")):
+            files_of.setdefault(key, set()).add(file)
+    variants = sorted({file for same in files_of.values() if len(same) > 1 for file in same})
+    if files and not variants:
+        yield name, list(files)
+    for variant in variants:
+        yield f"{name}/{variant.stem}", [*(file for file in files if file not in variants), variant]
 
 
 def play(name: str, files: Sequence[Path]) -> Result:
@@ -90,31 +123,14 @@ def play(name: str, files: Sequence[Path]) -> Result:
         pools = {o["metadata"]["name"] for o in objects if o["kind"] == "NodePool"}
         result.mended = [note for obj in objects if (note := _mend(obj))]
         _apply(world, [*_defaults(world, without=pools), *objects], result)
-        used: set[str] = set()
-        bought: set[str] = set()
-
-        def all_run() -> bool:
-            for pod in world.pods():
-                if pod["spec"].get("nodeName") and not _is_daemon(pod):
-                    used.add(pod["spec"]["nodeName"])
-            bought.update(n["metadata"]["name"] for n in world.nodes() if names.NODEPOOL in n["metadata"]["labels"])
-            pods = world.pods()
-            return bool(pods) and all(p.get("status", {}).get("phase") in {"Running", "Succeeded"} for p in pods)
-
-        end = world.clock.now() + _LIMIT
-        while world.clock.now() < end and not all_run():
-            world.run_for(timedelta(seconds=5))
-        result.price = _price(world)
-        result.nodes = len(world.nodes())
-        result.pods = len(world.pods())
-        rest = world.clock.now() + _REST
-        while world.clock.now() < rest:
-            world.run_for(timedelta(seconds=5))
-            all_run()
-        result.pending = [p["metadata"]["name"] for p in world.pods() if p.get("status", {}).get("phase") == "Pending"]
+        observer = _Observer(world)
+        observer.watch(_LIMIT, until=observer.all_run)
+        result.pods, result.nodes, result.price = len(world.pods()), len(world.nodes()), _price(world)
+        observer.watch(_REST)
+        result.pending = observer.pending()
         static = {o["metadata"]["name"] for o in objects if o["kind"] == "NodePool" and "replicas" in o["spec"]}
         of_static = {n["metadata"]["name"] for pool in static for n in world.nodes(pool)}
-        result.unused = sorted(bought - used - of_static)
+        result.unused = sorted(observer.bought - observer.used - of_static)
         result.problems += [str(failure) for failure in world.failures()]
     return result
 
@@ -204,14 +220,14 @@ def main(arguments: Sequence[str]) -> int:
         failed += not result.ok
         mark = "ok  " if result.ok else "FAIL"
         print(f"{mark} {name}: {result.pods} pods on {result.nodes} nodes, ${result.price:.3f}/h", flush=True)
-        for what, entries in (
+        for label, entries in (
             ("pending", result.pending),
             ("bought in vain", result.unused),
             ("problem:", result.problems),
             ("mended:", result.mended),
         ):
             for entry in entries:
-                print(f"     {what} {entry}", flush=True)
+                print(f"     {label} {entry}", flush=True)
     return 1 if failed else 0
 
 

@@ -100,9 +100,9 @@ def test_groups_with_volumes_in_two_zones_part(decide: Decide, clusters: ModuleT
         pods += group
         volumes += bound_volume(f"disk-{app}", zone)
     node = clusters.node("middle", 24, zone=ZONES[1])
-    found = zones(decide(clusters.document(clusters.pool(), node, volumes, pods)), {"middle": ZONES[1]})
-    assert {zone for pod, zone in found.items() if "/east-" in pod} == {ZONES[0]}
-    assert {zone for pod, zone in found.items() if "/west-" in pod} == {ZONES[2]}
+    zone_of = zones(decide(clusters.document(clusters.pool(), node, volumes, pods)), {"middle": ZONES[1]})
+    assert {zone for pod, zone in zone_of.items() if "/east-" in pod} == {ZONES[0]}
+    assert {zone for pod, zone in zone_of.items() if "/west-" in pod} == {ZONES[2]}
 
 
 def test_volumes_of_two_zones_in_one_group_leave_only_the_pods_out_that_contradict(
