@@ -78,7 +78,7 @@ def test_nodes_of_an_ended_reservation_run_on_as_on_demand(world: World, state: 
     before = {i.id for i in world.instances()}
     world.run_for(6 * MINUTE)
     world.aws.reservations.end(reservation, state=state)
-    world.run_for(30 * MINUTE)
+    world.run_for(13 * MINUTE)
     assert {i.id for i in world.instances()} == before
     assert world.timeline.of("claim terminating") == []
     for objects in (world.nodes(), world.claims()):

@@ -147,7 +147,7 @@ def test_a_denied_aws_action_is_named(desk: Desk) -> None:
 def test_invalid_files_are_rejected(tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     for text, message in (
-        ("{", "not the JSON"),
+        ("{", "neither JSON nor YAML"),
         ("[1]", "not the JSON"),
         ("{}", "neither Kubernetes objects"),
         ("", "empty"),
