@@ -61,6 +61,7 @@ def decisions() -> tuple[Decision, ...]:
     )
 
 
+@cache
 def kinds() -> frozenset[str]:
     """The kinds and shared types with decisions, of which those without fields of their own have none."""
     return frozenset(

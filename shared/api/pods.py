@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.containers import Container, ResourceRequirements
-    from shared.api.kubernetes import Pod, PodSpec, Volume
+    from shared.api.kubernetes import Pod, PodDisruptionBudget, PodSpec, Volume
     from shared.api.meta import ObjectMeta, OwnerReference, RawQuantities
 
 FOREVER = timedelta.max
@@ -234,3 +234,9 @@ def _unsupported_fields(spec: PodSpec) -> Iterator[str]:
         yield "spec.schedulingGroup"
     if spec.workload_ref is not None:
         yield "spec.workloadRef"
+
+
+def disruptions_allowed(budget: PodDisruptionBudget) -> int:
+    """How many pods of the budget may be evicted now: none before its last change is evaluated, as the API decides."""
+    is_evaluated = budget.status.observed_generation >= budget.metadata.generation
+    return budget.status.disruptions_allowed if is_evaluated else 0

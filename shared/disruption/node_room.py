@@ -20,6 +20,7 @@ from shared.api.meta import condition
 from shared.api.pause import paused_pools
 from shared.api.pods import (
     controller,
+    disruptions_allowed,
     is_daemon,
     is_protected,
     is_reschedulable,
@@ -232,7 +233,7 @@ class _Planner:
     def _evictable(self, pod: Pod, allowed: dict[str, int]) -> EvictablePod:
         budget = self._budget(pod)
         if budget:
-            allowed[budget] = self._budgets.matching(pod)[0].status.disruptions_allowed
+            allowed[budget] = disruptions_allowed(self._budgets.matching(pod)[0])
         cost = round(_MICRO * pod_disruption_cost(pod, self._share(pod) * _NODE_PRICE))
         created = pod.metadata.creation_timestamp
         if created is not None and self._now - created < SETTLED_AFTER:

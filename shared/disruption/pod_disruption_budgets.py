@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.meta import is_true
+from shared.api.pods import disruptions_allowed
 from shared.api.selectors import SelectorError, matches
 from shared.disruption.command import Blocker
 
@@ -49,8 +50,10 @@ class PodDisruptionBudgets:
             return Blocker(message=message, by=f"Pod {pod.key}")
         for budget in self.counting(pod):
             name = budget.metadata.name
-            if budget.status.disruptions_allowed < 1:
-                message = f"PodDisruptionBudget {name} blocks the eviction of pod {pod.key}"
+            if disruptions_allowed(budget) < 1:
+                is_stale = budget.status.observed_generation < budget.metadata.generation
+                why = ", as its last change isn't evaluated yet" if is_stale else ""
+                message = f"PodDisruptionBudget {name} blocks the eviction of pod {pod.key}{why}"
                 return Blocker(message=message, by=f"PodDisruptionBudget {budget.metadata.namespace}/{name}")
         return None
 
@@ -67,7 +70,7 @@ class PodDisruptionBudgets:
             for pod in pods:
                 for budget in self.counting(pod):
                     key = budget.metadata.namespace, budget.metadata.name
-                    allowed[key] = budget.status.disruptions_allowed
+                    allowed[key] = disruptions_allowed(budget)
                     pod_counts[key] = pod_counts.get(key, 0) + 1
                     keys_of_node.add(key)
             for key in keys_of_node:

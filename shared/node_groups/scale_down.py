@@ -17,6 +17,7 @@ from shared.api.kubernetes import Taint
 from shared.api.meta import annotated, condition
 from shared.api.pods import (
     controller,
+    disruptions_allowed,
     is_daemon,
     is_mirror,
     is_owned_by_node,
@@ -297,7 +298,7 @@ def _blocking_pods(
             yield f"pod {pod.key} has annotation {SAFE_TO_EVICT}: false"
         elif is_protected(pod.metadata.annotations, since=pod.status.start_time, now=now):
             yield f"pod {pod.key} has annotation karpenter.sh/do-not-disrupt"
-        elif any(budget.status.disruptions_allowed < 1 for budget in own):
+        elif any(disruptions_allowed(budget) < 1 for budget in own):
             yield f"a PodDisruptionBudget allows no eviction of pod {pod.key}"
         elif annotation != "true" and not options.consolidates:
             yield from _unmovable(pod, has_budget=bool(own), options=options)

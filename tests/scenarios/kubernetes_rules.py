@@ -87,7 +87,7 @@ def expression(e: Raw, labels: Raw) -> bool:
         case "DoesNotExist":
             return value is None
         case operator:
-            if value is None or not str(value).lstrip("-").isdigit():
+            if value is None or not all(str(v).lstrip("-").isdigit() for v in (value, values[0])):
                 return False
             a, b = int(value), int(values[0])
             return {"Gt": a > b, "Lt": a < b, "Gte": a >= b, "Lte": a <= b}[operator]

@@ -96,6 +96,20 @@ def affinity_term(term: PodAffinityTerm, pod: Pod, namespaces: Namespaces) -> To
     return _topology_term(term.topology_key, selected, term.label_selector, pod_label_expressions)
 
 
+def all_of(terms: Sequence[TopologyTerm]) -> tuple[TopologyTerm, ...]:
+    """The terms of one pod's required affinity: kube-scheduler counts only pods that all of them select.
+
+    Source: ``podMatchesAllAffinityTerms`` in its InterPodAffinity plugin.
+    """
+    if len({(t.namespaces, t.labels, t.expressions) for t in terms}) <= 1:
+        return tuple(terms)
+    limited = [t.namespaces for t in terms if t.namespaces is not None]
+    namespaces = frozenset.intersection(*limited) if limited else None
+    labels = tuple(sorted({pair for t in terms for pair in t.labels}))
+    expressions = tuple(sorted({e for t in terms for e in t.expressions}))
+    return tuple(TopologyTerm(t.topology_key, namespaces, labels, expressions) for t in terms)
+
+
 def spread_constraint(constraint: TopologySpreadConstraint, pod: Pod) -> SpreadConstraint:
     """The parsed topology spread constraint of a pod; without a selector it counts no pods, and so limits nothing.
 

@@ -18,7 +18,7 @@ from shared.api.labels import ZONE, normalize_key
 from shared.api.pods import claim_of, is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
-from shared.scheduling.rules.node_affinity import term_requirements
+from shared.scheduling.rules.node_affinity import readable_terms
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect, only
 from shared.struct import Struct
 
@@ -227,7 +227,7 @@ def _volume_topologies(volume: PersistentVolume) -> Topologies:
     """The alternatives of the volume's node affinity; one without requirements if it has none."""
     required = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
     terms = required.node_selector_terms if required is not None else []
-    return tuple(term_requirements(t) for t in terms if t.match_expressions or t.match_fields) or ({},)
+    return tuple(readable_terms(terms)) or ({},)
 
 
 def _labelled_topology(volume: PersistentVolume) -> Requirements:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shared.scheduling.rules.requirements import intersect
 from shared.scheduling.solver.fit import Item
-from shared.scheduling.topology.domain_counts import NO_CAP
+from shared.scheduling.topology.domain_counts import NO_CAP, NO_DOMAIN
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -120,19 +120,10 @@ class DomainAssignment:
 
     def choices(self, group: PendingGroup) -> list[DomainChoice]:
         """The domains that a group may go to, cheapest first."""
-        keys = self._domain_counts.keys
-        rules = group.rules
-        required = {keys[t] for t in (*rules.topology_spread, *rules.anti_affinity, *rules.affinity)}
         unpinned = self.feasibility(group, ())
         if unpinned is None:
             return []
-        domains: list[list[tuple[str, str]]] = []
-        for key in self._keys(group):
-            values = self._topology.label_values(key, unpinned.options, unpinned.offerings, unpinned.nodes)
-            if values:
-                domains.append([(key, value) for value in values])
-            elif key in required:
-                return []
+        domains = self._domains(group, unpinned)
         choices: list[DomainChoice] = []
         largest = group.sizes[0][0]
         for n, pins in enumerate(product(*domains)):
@@ -145,6 +136,20 @@ class DomainAssignment:
                     cost *= _PREFERRED_DOMAIN_PRICE
                 choices.append(DomainChoice(dict(pins), feasibility, cost))
         return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
+
+    def _domains(self, group: PendingGroup, unpinned: Feasibility) -> list[list[tuple[str, str]]]:
+        """For each topology key that counts, the domains to choose from; none for one that the pods need in vain."""
+        keys, rules = self._domain_counts.keys, group.rules
+        required = {keys[t] for t in (*rules.topology_spread, *rules.affinity)}
+        excluding = {keys[t] for t in rules.anti_affinity}
+        domains: list[list[tuple[str, str]]] = []
+        for key in self._keys(group):
+            values = self._topology.label_values(key, unpinned.options, unpinned.offerings, unpinned.nodes)
+            if key in required:
+                domains.append([(key, value) for value in values])
+            elif values or key in excluding:
+                domains.append([(key, value) for value in (*values, NO_DOMAIN)])
+        return domains
 
     def _keys(self, group: PendingGroup) -> tuple[str, ...]:
         """The topology keys of the group's rules, and of other pending groups' rules that count its pods.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.feasibility import Feasibility
 
+    Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
 
@@ -59,6 +60,11 @@ class ExistingCapacity:
     def available(self, node: int) -> Ints:
         """What the node has left, by resource."""
         left: Ints = self._available[node].copy()
+        return left
+
+    def free(self, nodes: Bools) -> Ints:
+        """What these nodes have left: nodes x resources."""
+        left: Ints = self._available[nodes]
         return left
 
     def remove(self, node: int, at: int, count: int) -> list[str]:

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Toleration
     from shared.scheduling.rules.requirements import Requirements
+    from shared.scheduling.solver.existing_capacity import ExistingCapacity
     from shared.scheduling.solver.pending_groups import Sizes
     from shared.scheduling.topology.domain_counts import DomainCounts
     from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker
 
+    Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
 _BUNDLE_PREFIX = "\0bundle "
@@ -44,8 +46,11 @@ class Member(NamedTuple):
 class HostAffinity:
     """Binds the pods of a plan into bundles, and resolves bundles into their pods."""
 
-    def __init__(self, checker: FeasibilityChecker, domain_counts: DomainCounts) -> None:
+    def __init__(
+        self, checker: FeasibilityChecker, domain_counts: DomainCounts, existing_capacity: ExistingCapacity
+    ) -> None:
         self._checker = checker
+        self._existing_capacity = existing_capacity
         self._domain_counts = domain_counts
         self._members: dict[str, list[Member]] = {}
         self._count = 0
@@ -166,11 +171,11 @@ class HostAffinity:
         )
 
     def _free_for_all(self, groups: Sequence[PendingGroup]) -> Ints:
-        """What the launch options hold that all these groups may share: options x resources."""
+        """What one host holds that all these groups may share: hosts x resources."""
         first = groups[0]
         alternatives, tolerations = _merged_alternatives(groups)
         ports = frozenset().union(*(g.pod_group.ports for g in groups))
-        options = np.zeros(len(self._checker.launch_options.template_of), np.bool_)
+        options, nodes = self._no_hosts()
         for _, alternative in alternatives:
             feasibility = self._checker.feasibility(
                 alternative,
@@ -181,7 +186,20 @@ class HostAffinity:
             )
             if feasibility is not None:
                 options |= feasibility.options
-        return self._checker.launch_options.free[options]
+                nodes |= feasibility.nodes
+        return self._free(options, nodes)
+
+    def _no_hosts(self) -> tuple[Bools, Bools]:
+        """Masks of no launch option and of no existing node."""
+        return np.zeros(len(self._checker.launch_options.template_of), np.bool_), np.zeros(
+            len(self._existing_capacity), np.bool_
+        )
+
+    def _free(self, options: Bools, nodes: Bools) -> Ints:
+        """What these launch options hold; without any, what these existing nodes have left."""
+        if options.any():
+            return self._checker.launch_options.free[options]
+        return self._existing_capacity.free(nodes)
 
     # --- affinity to pods of other groups ---
 
@@ -231,13 +249,14 @@ class HostAffinity:
         return left
 
     def _free_for_both(self, target: PendingGroup, group: PendingGroup) -> Ints:
-        """What the launch options hold that both groups may share: options x resources."""
-        options = np.zeros(len(self._checker.launch_options.template_of), np.bool_)
+        """What one host holds that both groups may share: hosts x resources."""
+        options, nodes = self._no_hosts()
         for of_target in self._feasibilities(target):
             for of_group in self._feasibilities(group):
+                nodes |= of_target.nodes & of_group.nodes
                 if (of_target.offerings & of_group.offerings).any():
                     options |= of_target.options & of_group.options
-        return self._checker.launch_options.free[options]
+        return self._free(options, nodes)
 
     def _feasibilities(self, group: PendingGroup) -> list[Feasibility]:
         feasibilities = [

@@ -57,7 +57,7 @@ class Plan:
         self.pending_groups = PendingGroups(
             checker, self.topology, groups, policies, self.existing_capacity.host_counts, one_host_each=one_host_each
         )
-        self.host_affinity = HostAffinity(checker, self.topology.domain_counts)
+        self.host_affinity = HostAffinity(checker, self.topology.domain_counts, self.existing_capacity)
         pods_with_anti_affinity = [pod for node in state_nodes.nodes for pod in node.pods_with_anti_affinity]
         self.topology.count_scheduled_pods(self.existing_capacity.host_counts, state_nodes, pods_with_anti_affinity)
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NO_CAP = 1 << 30
 """More pods than any host or domain takes."""
+NO_DOMAIN = "<none>"
+"""In place of a domain: nodes without the label. There, no anti-affinity over it excludes a pod, and no pod counts."""
 
 
 class HostRules(Struct, eq=False, dict=True):
@@ -175,10 +177,12 @@ class DomainCounts:
     def take(self, rules: DomainRules, where: Mapping[str, str], n: int) -> None:
         """Counts n pods with these rules in a domain (values by topology key); n < 0 removes them."""
         for term, weight in rules.match.items():
-            if self.keys[term] in where and weight:
-                self.add(term, where[self.keys[term]], weight * n)
+            domain = where.get(self.keys[term], NO_DOMAIN)
+            if domain != NO_DOMAIN and weight:
+                self.add(term, domain, weight * n)
         for term in rules.required_anti_affinity:
-            self.add_anti_affinity(term, where[self.keys[term]], n)
+            if where[self.keys[term]] != NO_DOMAIN:
+                self.add_anti_affinity(term, where[self.keys[term]], n)
 
     # --- room ---
 
@@ -193,7 +197,7 @@ class DomainCounts:
             room = min(room, left // weight) if weight else room if left >= 0 else 0
         for term in rules.anti_affinity:
             weight = rules.match.get(term, 0)
-            if weight:
+            if weight and where[self.keys[term]] != NO_DOMAIN:
                 room = min(room, 1 // weight)
         return max(0, room)
 

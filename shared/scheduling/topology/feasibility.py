@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from shared.api.taints import EFFECTS, REPELLING, untolerated
 from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.rules.requirements import (
+    ABSENT,
     Requirements,
     ValueSet,
     conflicting_key,
@@ -22,7 +23,7 @@ from shared.scheduling.rules.requirements import (
     only,
     signature,
 )
-from shared.scheduling.topology.domain_counts import HostRules
+from shared.scheduling.topology.domain_counts import NO_DOMAIN, HostRules
 from shared.struct import Struct
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class FeasibilityChecker:
         mounted_volumes: frozenset[MountedVolume] = frozenset(),
     ) -> Feasibility | None:
         """The feasibility of these requirements within these domains; None where they conflict."""
-        pinned = intersect(requirements, {key: only(value) for key, value in pins}) if pins else requirements
+        pinned = intersect(requirements, dict(map(_pinned, pins))) if pins else requirements
         if conflicting_key(pinned) is not None:
             return None
         options, custom, offerings, nodes = self.check(
@@ -227,3 +228,8 @@ class FeasibilityChecker:
 def tolerations_key(tolerations: tuple[Toleration, ...]) -> TolerationsKey:
     """A hashable form of tolerations, the same in whatever order."""
     return tuple(sorted((t.key, t.operator, t.value, t.effect) for t in tolerations))
+
+
+def _pinned(pin: tuple[str, str]) -> tuple[str, ValueSet]:
+    key, domain = pin
+    return key, ABSENT if domain == NO_DOMAIN else only(domain)

@@ -18,9 +18,9 @@ from shared.api.selectors import SelectorError
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.host_ports import host_ports
-from shared.scheduling.rules.node_affinity import required_alternatives, term_requirements
-from shared.scheduling.rules.pod_affinity import affinity_term, spread_constraint
-from shared.scheduling.rules.requirements import RequirementError, Requirements, conflicting_key, intersect
+from shared.scheduling.rules.node_affinity import preferred_alternatives, required_alternatives
+from shared.scheduling.rules.pod_affinity import affinity_term, all_of, spread_constraint
+from shared.scheduling.rules.requirements import EXISTS, RequirementError, Requirements, conflicting_key, intersect
 from shared.scheduling.rules.unsupported_fields import unsupported
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Volumes
 from shared.struct import MutableStruct, Struct
@@ -135,8 +135,14 @@ def count_volumes(grouped: GroupedPods) -> None:
 
 
 def _limits_nothing(constraint: TopologySpreadConstraint) -> bool:
-    """Whether a spread constraint selects no pods, over domains that every node has."""
+    """Whether a spread constraint selects no pods, over domains that every new node has."""
     return constraint.label_selector is None and normalize_key(constraint.topology_key) in _OF_EVERY_NODE
+
+
+def _spread_without_pods(constraints: Iterable[TopologySpreadConstraint]) -> Requirements:
+    """What constraints that select no pods require of a node: the label of their domain."""
+    keys = {normalize_key(c.topology_key) for c in constraints if c.when_unsatisfiable != "ScheduleAnyway"}
+    return dict.fromkeys(sorted(keys - {HOSTNAME}), EXISTS)
 
 
 def _add_size(sized_pods: list[SizedPods], requests: Resources, names: list[str]) -> None:
@@ -203,7 +209,8 @@ def _read_group(
                 if key is not None
                 else "required node affinity has no term that can match a node"
             )
-        alternatives = [intersect(r, v) for r in satisfiable for v in volumes.alternatives]
+        needed = _spread_without_pods(filter(_limits_nothing, pod.spec.topology_spread_constraints))
+        alternatives = [intersect(intersect(r, v), needed) for r in satisfiable for v in volumes.alternatives]
         alternatives = [a for a in alternatives if conflicting_key(a) is None]
         if not alternatives:
             return UnschedulableReason(
@@ -238,13 +245,11 @@ def _pod_group(
         alternatives=alternatives,
         tolerations=tuple(spec.tolerations),
         anti_affinity=required_anti_affinity,
-        affinity=required_affinity,
+        affinity=all_of(required_affinity),
         spread_constraints=tuple(
             spread_constraint(c, pod) for c in constraints if c.when_unsatisfiable != "ScheduleAnyway"
         ),
-        preferred_node_affinity=tuple(
-            term_requirements(p.preference) for p in sorted(preferred_nodes, key=lambda p: -p.weight)
-        ),
+        preferred_node_affinity=preferred_alternatives(preferred_nodes),
         preferred_affinity=preferred_affinity,
         preferred_anti_affinity=preferred_anti_affinity,
         preferred_spread_constraints=tuple(

@@ -89,3 +89,19 @@ def test_pods_that_take_nothing_from_a_budget_move_together() -> None:
     budgets = PodDisruptionBudgets([budget()])
     assert budgets.allow_together([[pod("Pending")], [pod("Pending")], [pod()]])
     assert not budgets.allow_together([[pod()], [pod()]])
+
+
+def test_a_budget_whose_last_change_is_not_evaluated_yet_lets_no_ready_pod_go() -> None:
+    changed = budget(name="changed")
+    metadata = msgspec.structs.replace(changed.metadata, generation=2)
+    status = msgspec.structs.replace(changed.status, disruptions_allowed=3, observed_generation=1)
+    stale = msgspec.structs.replace(changed, metadata=metadata, status=status)
+    evaluated = msgspec.structs.replace(stale, status=msgspec.structs.replace(status, observed_generation=2))
+
+    blocker = PodDisruptionBudgets([stale]).eviction_blocker(pod())
+
+    assert blocker is not None
+    assert "changed blocks the eviction" in blocker.message
+    assert "isn't evaluated yet" in blocker.message
+    assert PodDisruptionBudgets([evaluated]).eviction_blocker(pod()) is None
+    assert not PodDisruptionBudgets([stale]).allow_together([[pod()], [pod()]])
