@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 HELD = {"key": "example.com/held", "effect": "NoSchedule"}
-_START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 _SECONDS_QUIET = 1.5
 """How long no pod of a real cluster must change for its scheduler to be done."""
 _SECONDS_TO_SETTLE = 60
@@ -50,7 +50,7 @@ class EmbeddedCluster:
     """The local world's scheduler and controllers on a clock of their own."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._now = _START
+        self._now = START
         self.store = Store(now=lambda: self._now, rng=random.Random(seed))  # noqa: S311 (uids of a test)
         self._actors = controllers(self.store, seed=seed)
 
@@ -104,6 +104,8 @@ class RealCluster:
         until(lambda: not self.store.list(kinds.REPLICA_SETS))
         self._delete_all(kinds.PODS, kinds.NODES)
         until(lambda: not self.store.list(kinds.PODS) and not self.store.list(kinds.NODES))
+        self._delete_all(kinds.PERSISTENT_VOLUME_CLAIMS, kinds.PERSISTENT_VOLUMES)
+        until(lambda: not self.store.list(kinds.PERSISTENT_VOLUMES))
 
     def _delete_all(self, *of_kinds: Kind) -> None:
         for kind in of_kinds:
@@ -140,10 +142,19 @@ def add_node(
     held: bool = False,
 ) -> None:
     """Add a node that reports Ready; wait until only its own taints are left, and the held one if asked for."""
+    taints = list(taints)
     allocatable = {"cpu": cpu, "memory": memory, "pods": "110"}
+    create_node(cluster, name, allocatable, labels={HOSTNAME: name, ZONE: zone, **(labels or {})}, taints=taints)
+    settle_node(cluster, name, len(taints))
+    if not held:
+        release(cluster, name)
+
+
+def create_node(cluster: Cluster, name: str, allocatable: Json, *, labels: Json, taints: Iterable[Json]) -> None:
+    """Create a node that reports Ready, held back from the scheduler until it is released."""
     now = timestamp(cluster.store.now())
     node = {
-        "metadata": {"name": name, "labels": {HOSTNAME: name, ZONE: zone, **(labels or {})}},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"taints": [*taints, HELD]},
         "status": {
             "capacity": allocatable,
@@ -160,15 +171,24 @@ def add_node(
         },
     }
     cluster.store.create(kinds.NODES, node)
-    wanted = len([*taints, HELD])
+
+
+def settle_node(cluster: Cluster, name: str, own_taints: int) -> None:
+    """Wait until the node has only its own taints and the held one."""
+    wait_until(cluster, lambda: len(_taints(cluster, name)) == own_taints + 1)
+
+
+def wait_until(cluster: Cluster, condition: Callable[[], bool]) -> None:
+    """Let the cluster's time pass until the condition holds.
+
+    Raises:
+        TimeoutError: it doesn't hold in 20 s.
+    """
     for _ in range(1000):
-        if len(_taints(cluster, name)) == wanted:
-            break
+        if condition():
+            return
         cluster.wait(0.02)
-    else:
-        raise TimeoutError(f"node {name} keeps the taints {_taints(cluster, name)}")
-    if not held:
-        release(cluster, name)
+    raise TimeoutError
 
 
 def release(cluster: Cluster, *names: str) -> None:
@@ -204,6 +224,20 @@ def add_pod(
         },
     }
     cluster.store.create(kinds.PODS, body, namespace="default")
+
+
+def create_pod(cluster: Cluster, pod: Json) -> None:
+    """Create the pod in its namespace, whose service account a real cluster makes a moment after it."""
+    for _ in range(100):
+        try:
+            cluster.store.create(kinds.PODS, pod, namespace=pod["metadata"]["namespace"])
+        except ApiError as error:
+            if "service account" not in str(error):
+                raise
+            cluster.wait(0.05)
+        else:
+            return
+    raise TimeoutError(pod["metadata"]["name"])
 
 
 def add_deployment(cluster: Cluster, name: str, replicas: int, *, cpu: str, memory: str = "", **spec: Any) -> None:  # noqa: ANN401

@@ -9,6 +9,7 @@ from local.kubernetes import errors, kinds
 from local.kubernetes.apiserver.negotiation import json_response, list_response, object_response
 from local.kubernetes.apiserver.request_info import is_true
 from local.kubernetes.apiserver.request_parameters import delete_options, is_dry_run, object_body, parse_body
+from local.kubernetes.registry import published_types
 
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request, Response
@@ -188,10 +189,13 @@ class WriteHandlers:
 
     def _check_unknown_fields(self, request: Request, kind: Kind, body: Obj) -> None:
         """Refuse unknown fields if the client asks for strict field validation, as kubectl does."""
-        definition = self._store.definition(kind)
-        if definition is None or request.query.get("fieldValidation") != "Strict":
+        if request.query.get("fieldValidation") != "Strict":
             return
-        unknown = definition.schema.unknown_fields(body)
+        definition = self._store.definition(kind)
+        if definition is not None:
+            unknown = definition.schema.unknown_fields(body)
+        else:
+            unknown = published_types.unknown_fields(kind, body)
         if unknown:
             listed = ", ".join(f'unknown field "{path}"' for path in unknown)
             raise errors.bad_request(

@@ -9,7 +9,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from local.kubernetes import errors, kinds
-from local.kubernetes.registry import custom_resources, limit_ranger, pod_strategy
+from local.kubernetes.registry import custom_resources, limit_ranger, pod_strategy, runtime_classes
 from local.kubernetes.registry.defaults import set_defaults, set_initial_status
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     if kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(obj.setdefault("spec", {}))
         pod_strategy.default_pod_only(obj["spec"])
+        runtime_classes.admit(obj, storage.list(kinds.RUNTIME_CLASSES))
         limit_ranger.admit(obj, storage.list(kinds.LIMIT_RANGES, namespace=obj["metadata"]["namespace"]))
         pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES), storage.now())
         return
@@ -44,6 +45,18 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     set_defaults(kind, obj)
     set_initial_status(kind, obj)
     _admit(kind, obj, storage)
+
+
+def after_validation(kind: Kind, new: Obj) -> None:
+    """Complete a valid new object in place, or refuse it.
+
+    Raises:
+        ApiError: 403.
+    """
+    if kind.resource == kinds.PODS.resource:
+        runtime_classes.check_overhead(new)
+    elif kind.resource == kinds.JOBS.resource and not new["metadata"].get("labels"):
+        new["metadata"]["labels"] = dict(new["spec"]["template"]["metadata"]["labels"])
 
 
 def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
@@ -75,6 +88,8 @@ def _complete_secret(secret: Obj) -> None:
 def _label_job(job: Obj) -> None:
     """Give a new job its selector, and its pods' labels."""
     spec, metadata = job["spec"], job["metadata"]
+    if not metadata.get("labels") and (labels := ((spec.get("template") or {}).get("metadata") or {}).get("labels")):
+        metadata["labels"] = dict(labels)
     if spec["manualSelector"]:
         return
     uid, name = metadata["uid"], metadata["name"]
@@ -84,10 +99,12 @@ def _label_job(job: Obj) -> None:
         "controller-uid": uid,
         "job-name": name,
     }
-    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    selector = spec.get("selector") or {}
+    selected = {"batch.kubernetes.io/controller-uid": uid, **(selector.get("matchLabels") or {})}
+    spec["selector"] = {**selector, "matchLabels": selected}
     template = spec.setdefault("template", {})
     own = template.get("metadata") or {}
-    template["metadata"] = {**own, "labels": {**(own.get("labels") or {}), **labels}}
+    template["metadata"] = {**own, "labels": {**labels, **(own.get("labels") or {})}}
 
 
 def _with_not_ready_taint(taints: list[Obj]) -> list[Obj]:

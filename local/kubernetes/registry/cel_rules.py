@@ -149,5 +149,12 @@ def _lower(text: Any) -> Any:  # noqa: ANN401 (CEL values)
     return celtypes.StringType(str(text).lower())
 
 
-_FUNCTIONS = {"find": _find, "split": _split, "lowerAscii": _lower}
-"""Functions that Kubernetes adds to CEL, as far as Karpenter's definitions use them."""
+def _int(value: Any) -> Any:  # noqa: ANN401 (CEL values)
+    if isinstance(value, str) and not _DECIMAL.fullmatch(value):
+        raise ValueError(f"type conversion error from 'string' to 'int': {value}")
+    return celtypes.IntType(value)
+
+
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
+_FUNCTIONS = {"find": _find, "split": _split, "lowerAscii": _lower, "int": _int}
+"""Functions that Kubernetes adds to CEL, as far as Karpenter's definitions use them; and "int", of decimals only."""

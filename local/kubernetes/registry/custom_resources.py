@@ -31,9 +31,9 @@ class Definition:
         """Remove unknown fields and fill in defaults, in place."""
         self.schema.prune_and_default(obj)
 
-    def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """The violations of the schema and its rules."""
-        return self.schema.validate(new, old)
+    def validate(self, new: Obj, old: Obj | None, *, is_blocked: bool = False) -> list[Cause]:
+        """The violations of the schema and its rules; ``is_blocked``: errors of the metadata keep rules unchecked."""
+        return self.schema.validate(new, old, is_blocked=is_blocked)
 
 
 def definitions(crd: Obj) -> list[Definition]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors
 from local.kubernetes.errors import Cause
+from local.kubernetes.registry import field_rules as rules
 
 if TYPE_CHECKING:
     import random
@@ -35,11 +36,13 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RBAC_NAME = re.compile(r"[^/%]+")
-_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_PATTERNS = {"statefulsets.apps": re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")}
+"""What names of some kinds match."""
 _MAX_NAME_LENGTH = 253
 _GROUPS_WITH_ANY_NAME = frozenset(("rbac.authorization.k8s.io", "policy"))
-_UNQUALIFIED_FINALIZERS = frozenset(("poddisruptionbudgets.policy", "leases.coordination.k8s.io"))
+_UNQUALIFIED_FINALIZERS = frozenset((
+    "poddisruptionbudgets.policy", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io",
+))  # fmt: skip
 """Built-in kinds whose validation leaves the metadata to the generic one."""
 _STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 
@@ -47,10 +50,6 @@ _NAME_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character, of at most 63 characters"
 )
 
 
@@ -96,53 +95,34 @@ def changes_generation(kind: Kind, new: Obj, old: Obj) -> bool:
     return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
 
 
-def check_types(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
-    """Refuse values that could not be decoded into any kind.
+def check_is_object(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
+    """Refuse what can't be decoded into any kind.
 
     Raises:
-        ApiError: 400, it is not an object, or its metadata has values of wrong types.
+        ApiError: 400, it is not an object, or its metadata is none.
     """
     metadata = obj.get("metadata") if isinstance(obj, dict) else ()
-    if metadata is None:
-        return
-    if not isinstance(metadata, dict):
+    if metadata is not None and not isinstance(metadata, dict):
         raise errors.bad_request("the object provided is unrecognized (must be an object with metadata)")
-    for name in ("labels", "annotations"):
-        for key, value in (metadata.get(name) or {}).items():
-            if not isinstance(value, str):
-                raise errors.bad_request(
-                    f"json: cannot unmarshal {_go_type(value)} into Go struct field ObjectMeta.metadata.{name} "
-                    f"of type string (key {key})"
-                )
-    for name in ("finalizers", "ownerReferences"):
-        if not isinstance(metadata.get(name) or [], list):
-            raise errors.bad_request(f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{name}")
-
-
-def _go_type(value: Any) -> str:  # noqa: ANN401 (any JSON value)
-    if isinstance(value, bool):
-        return "bool"
-    return {int: "number", float: "number", dict: "object", list: "array"}.get(type(value), "null")
 
 
 def validate(kind: Kind, metadata: Obj, before: Obj | None) -> list[Cause]:
     """The errors of the metadata; ``before`` is that of the object's old state, None for a new object."""
     causes: list[Cause] = list(_finalizer_errors(kind, metadata, before))
     name = metadata.get("name", "")
-    pattern = _RBAC_NAME if kind.group in _GROUPS_WITH_ANY_NAME else _NAME
-    if not pattern.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+    pattern = _PATTERNS.get(kind.resource, _RBAC_NAME if kind.group in _GROUPS_WITH_ANY_NAME else _NAME)
+    if not name:
+        causes.append(rules.required("metadata.name", "name or generateName is required"))
+    elif not pattern.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}'))
-    for key, value in (metadata.get("labels") or {}).items():
-        if not _QUALIFIED.fullmatch(key):
-            text = f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.'"
-            causes.append(Cause("metadata.labels", "FieldValueInvalid", text))
-        if not _LABEL_VALUE.fullmatch(value):
-            causes.append(Cause("metadata.labels", "FieldValueInvalid", f'Invalid value: "{value}": {_LABEL_RULE}'))
+    causes.extend(rules.labels("metadata.labels", metadata.get("labels")))
     for key in metadata.get("annotations") or {}:
-        if not _QUALIFIED.fullmatch(key.lower()):
-            text = f"Invalid value: \"{key}\": name part must consist of alphanumeric characters, '-', '_' or '.'"
-            causes.append(Cause("metadata.annotations", "FieldValueInvalid", text))
-    for owner in metadata.get("ownerReferences") or []:
+        causes.extend(rules.qualified_name("metadata.annotations", key.lower()))
+    owners = metadata.get("ownerReferences") or []
+    if sum(owner.get("controller") is True for owner in owners) > 1:
+        text = "Only one reference can have Controller set to true"
+        causes.append(Cause("metadata.ownerReferences", "FieldValueInvalid", f"Invalid value: {owners}: {text}"))
+    for owner in owners:
         for required in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(required):
                 subject = {"apiVersion": "version "}.get(required, "")
@@ -155,9 +135,9 @@ def _finalizer_errors(kind: Kind, metadata: Obj, before: Obj | None) -> Iterator
     finalizers: list[str] = metadata.get("finalizers") or []
     is_strict = not kind.custom and kind.resource not in _UNQUALIFIED_FINALIZERS
     for index, name in enumerate(finalizers):
-        if not _QUALIFIED.fullmatch(name):
+        if not rules.is_qualified_name(name):
             yield Cause("metadata.finalizers", "FieldValueInvalid", f'Invalid value: "{name}": is no qualified name')
-        elif is_strict and "/" not in name and name not in _STANDARD_FINALIZERS:
+        if is_strict and "/" not in name and name not in _STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
             path = f"metadata.finalizers[{index}]"
             yield Cause(path, "FieldValueInvalid", f'Invalid value: "{name}": {text}')

@@ -6,52 +6,92 @@ Sources: kubernetes ``pkg/apis/core/v1/defaults.go``, ``pkg/registry/core/pod/st
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors, kinds
 from local.kubernetes.conditions import replace_condition
 from local.kubernetes.errors import Cause
 from local.kubernetes.objects import timestamp
-from local.kubernetes.registry.quantities import set_canonical
-from shared.api.quantity import QuantityError, parse_quantity
+from local.kubernetes.registry import pod_rules
+from local.kubernetes.registry.quantities import canonical_quantity
+from local.kubernetes.registry.resource_rules import HUGE_PAGES, aggregated
+from shared.api.quantity import parse_quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
+    from fractions import Fraction
 
     from local.kubernetes.objects import Obj
 
 _DEFAULT_GRACE_PERIOD = 30
+_DEFAULTS = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": _DEFAULT_GRACE_PERIOD,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+}
+_DEFAULTS_OF_CONTAINERS = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
 _DEFAULT_TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _DEFAULT_TOLERATION_SECONDS = 300
+_OF_PODS = ("cpu", "memory", HUGE_PAGES)
 _QOS_RESOURCES = ("cpu", "memory")
 
 
 def default_spec(spec: Obj) -> None:
     """Fill in the defaults of a pod's or a pod template's spec, in place."""
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE_PERIOD)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("schedulerName", "default-scheduler")
+    fill_in(spec, _DEFAULTS)
     spec.setdefault("securityContext", {})
     for container in containers(spec):
-        container.setdefault("imagePullPolicy", _pull_policy(container.get("image", "")))
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        set_canonical(container.setdefault("resources", {}), "requests", "limits")
+        fill_in(container, _DEFAULTS_OF_CONTAINERS)
+        fill_in(container, {"imagePullPolicy": _pull_policy(container.get("image", ""))})
+        container.setdefault("resources", {})
         for port in container.get("ports") or []:
-            port.setdefault("protocol", "TCP")
+            fill_in(port, {"protocol": "TCP"})
+
+
+def fill_in(obj: Obj, defaults: Mapping[str, Any]) -> None:
+    """Set the fields that are absent, or empty texts, to their defaults, in place."""
+    for name, value in defaults.items():
+        if obj.get(name, "") == "":
+            obj[name] = value
 
 
 def default_pod_only(spec: Obj) -> None:
     """Fill in, in place, what a pod gets and a template doesn't: requests from limits, ports of the host network."""
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in containers(spec):
         if spec.get("hostNetwork"):
             for port in container.get("ports") or []:
                 port["hostPort"] = port.get("hostPort") or port.get("containerPort")
         resources = container["resources"]
-        if limits := resources.get("limits"):
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
+        _request_limits(resources)
+    if any((spec.get("resources") or {}).get(part) for part in ("requests", "limits")):
+        _default_pod_resources(spec, spec["resources"])
+
+
+def _default_pod_resources(spec: Obj, own: Obj) -> None:
+    """Fill in a pod's own limits of huge pages, and its requests, from those of its containers, in place."""
+    huge = {n: amount for n, amount in aggregated(spec, "limits").items() if n.startswith(HUGE_PAGES)}
+    if huge:
+        own["limits"] = {**_as_texts(huge), **(own.get("limits") or {})}
+    if own.get("limits"):
+        requests = {n: amount for n, amount in aggregated(spec, "requests").items() if n in _QOS_RESOURCES}
+        own["requests"] = {**_as_texts(requests), **(own.get("requests") or {})}
+        _request_limits(own, _OF_PODS)
+
+
+def _as_texts(amounts: Mapping[str, Fraction]) -> Obj:
+    return {name: canonical_quantity(f"{math.ceil(amount * 1000)}m") for name, amount in amounts.items()}
+
+
+def _request_limits(resources: Obj, names: tuple[str, ...] = ("",)) -> None:
+    """Request what is limited; only of resources whose names begin with one of ``names``."""
+    limits = {name: limit for name, limit in (resources.get("limits") or {}).items() if name.startswith(names)}
+    if limits:
+        resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def _pull_policy(image: str) -> str:
@@ -132,8 +172,12 @@ def _set_priority(pod: Obj, classes: list[Obj]) -> None:
         priority_class = next((c for c in classes if c.get("globalDefault")), None)
         if priority_class is not None:
             spec["priorityClassName"] = priority_class["metadata"]["name"]
-    spec["priority"] = priority_class["value"] if priority_class else 0
-    spec["preemptionPolicy"] = (priority_class or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    priority = priority_class["value"] if priority_class else 0
+    policy = (priority_class or {}).get("preemptionPolicy", "PreemptLowerPriority")
+    for field, computed in (("priority", priority), ("preemptionPolicy", policy)):
+        if spec.setdefault(field, computed) != computed:
+            why = f"the value of {field} ({spec[field]}) must not be provided in pod spec; computed {computed}"
+            raise errors.forbidden(kinds.PODS, pod["metadata"]["name"], why)
 
 
 def quality_of_service(spec: Obj) -> str:
@@ -155,58 +199,6 @@ def _equal(name: str, a: Any, b: Any) -> bool:  # noqa: ANN401 (quantities as wr
     return a is not None and parse_quantity(name, a) == parse_quantity(name, b)
 
 
-def validate(pod: Obj) -> list[Cause]:
-    """The errors of a new pod's spec."""
-    spec = pod["spec"]
-    causes: list[Cause] = []
-    if not spec.get("containers"):
-        causes.append(Cause("spec.containers", "FieldValueRequired", "Required value"))
-    for part in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(part) or []):
-            path = f"spec.{part}[{index}]"
-            if not container.get("name"):
-                causes.append(Cause(f"{path}.name", "FieldValueRequired", "Required value"))
-            if part == "containers" and not container.get("image"):
-                causes.append(Cause(f"{path}.image", "FieldValueRequired", "Required value"))
-            causes.extend(validate_resources(container.get("resources") or {}, path))
-    return causes
-
-
-def validate_quantities(quantities: Any, path: str) -> list[Cause]:  # noqa: ANN401 (JSON)
-    """The errors of quantities that are malformed or negative."""
-    causes: list[Cause] = []
-    for name, value in (quantities or {}).items():
-        try:
-            amount = parse_quantity(name, value)
-        except (QuantityError, TypeError):
-            text = (
-                f'Invalid value: "{value}": quantities must match the regular expression '
-                "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            )
-            causes.append(Cause(f"{path}[{name}]", "FieldValueInvalid", text))
-            continue
-        if amount < 0:
-            text = f'Invalid value: "{value}": must be greater than or equal to 0'
-            causes.append(Cause(f"{path}[{name}]", "FieldValueInvalid", text))
-    return causes
-
-
-def validate_resources(resources: Obj, path: str) -> list[Cause]:
-    """The errors of a container's resources: malformed quantities, and requests above their limits."""
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    causes = [
-        *validate_quantities(requests, f"{path}.resources.requests"),
-        *validate_quantities(limits, f"{path}.resources.limits"),
-    ]
-    if causes:
-        return causes
-    for name, value in requests.items():
-        if name in limits and parse_quantity(name, value) > parse_quantity(name, limits[name]):
-            text = f'Invalid value: "{value}": must be less than or equal to {name} limit of {limits[name]}'
-            causes.append(Cause(f"{path}.resources.requests", "FieldValueInvalid", text))
-    return causes
-
-
 _MUTABLE_FIELDS = (
     "spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` "
     "(only additions to existing tolerations)`,`spec.terminationGracePeriodSeconds` "
@@ -225,7 +217,7 @@ def validate_update(new: Obj, old: Obj) -> list[Cause]:
     for part in ("containers", "initContainers"):
         if len(new["spec"].get(part) or []) != len(old["spec"].get(part) or []):
             text = "Forbidden: pod updates may not add or remove containers"
-            return [*validate(new), Cause(f"spec.{part}", "FieldValueForbidden", text)]
+            return [*pod_rules.of_spec(new["spec"], "spec"), Cause(f"spec.{part}", "FieldValueForbidden", text)]
     causes: list[Cause] = []
     if _immutable(new["spec"]) != _immutable(old["spec"]):
         text = f"Forbidden: pod updates may not change fields other than `{_MUTABLE_FIELDS}`"
@@ -245,7 +237,7 @@ def resized(new: Obj, old: Obj) -> Obj:
 
 def validate_resize(new: Obj, old: Obj) -> list[Cause]:
     """The errors of a resize: other resources than cpu and memory, or another quality of service."""
-    causes = validate(new)
+    causes = list(pod_rules.of_spec(new["spec"], "spec"))
     if causes:
         return causes
     for part in ("initContainers", "containers"):

@@ -21,6 +21,7 @@ from local.kubernetes.registry import (
     object_meta,
     patches,
     pod_strategy,
+    published_types,
     scale,
     server_side_apply,
     typed_configuration,
@@ -62,18 +63,14 @@ class StandardStorage(ObjectStorage, ABC):
             ApiError: 400, 403, 404 (no such namespace), 409 (it exists), 422.
         """
         new = to_json(obj)
-        object_meta.check_types(new)
+        object_meta.check_is_object(new)
         with self.lock:
             served = self._served(kind)
+            new = published_types.decode(served, new)
             meta = new["metadata"] = dict(new.get("metadata") or {})
             self._namespace_for(served, meta, namespace)
             if not meta.get("name") and meta.get("generateName"):
                 meta["name"] = object_meta.generated_name(meta["generateName"], self._rng)
-            if not meta.get("name"):
-                cause = errors.Cause(
-                    "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"
-                )
-                raise errors.invalid(served, "", [cause])
             if meta.get("resourceVersion"):
                 raise errors.bad_request("resourceVersion should not be set on objects to be created")
             for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -82,19 +79,12 @@ class StandardStorage(ObjectStorage, ABC):
             meta["creationTimestamp"] = timestamp(self.now())
             if served.tracks_generation:
                 meta["generation"] = 1
+            meta.setdefault("name", "")
             new["metadata"] = object_meta.without_empty_fields(meta)
             new = {"apiVersion": served.api_version, "kind": served.kind, **_without_type_meta(new)}
-            if not served.custom:
-                new = object_meta.without_nulls(new)
             admission.on_create(served, new, self)
-            self._check_valid(
-                served,
-                new,
-                [
-                    *object_meta.validate(served, new["metadata"], None),
-                    *validation.validate(served, new, None, self.definition(served)),
-                ],
-            )
+            self._check_valid(served, new, validation.validate(served, new, None, self.definition(served)))
+            admission.after_validation(served, new)
             called = self.webhooks.of_new(served, new)
             if not called:
                 return self._add(served, new, dry_run=dry_run)
@@ -118,7 +108,7 @@ class StandardStorage(ObjectStorage, ABC):
             ApiError: 404, 409 (another resourceVersion or uid), 422.
         """
         new = to_json(obj)
-        object_meta.check_types(new)
+        object_meta.check_is_object(new)
         with self.lock:
             served = self._served(kind)
             meta = new["metadata"] = dict(new.get("metadata") or {})
@@ -166,7 +156,7 @@ class StandardStorage(ObjectStorage, ABC):
             before = scale.scale_of(served, old, self.definition(served)) if subresource == "scale" else old
             after = _patched(served, before, change, patch_type)
             after = to_json(after)
-            object_meta.check_types(after)
+            object_meta.check_is_object(after)
             if subresource == "scale":
                 after = self._scaled(served, old, after)
             return self._update(served, old, after, subresource=subresource, dry_run=dry_run)
@@ -274,6 +264,7 @@ class StandardStorage(ObjectStorage, ABC):
         return scale.with_scale(kind, old, scale_obj, self.definition(kind))
 
     def _update(self, kind: Kind, old: Obj, new: Obj, *, subresource: str, dry_run: bool) -> Obj:
+        new = published_types.decode(kind, new)
         meta, before = dict(new.get("metadata") or {}), old["metadata"]
         new = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         name = before["name"]
@@ -290,22 +281,11 @@ class StandardStorage(ObjectStorage, ABC):
             meta["namespace"] = before["namespace"]
         object_meta.restore_system_fields(new, old)
         new = admission.prepare_for_update(kind, new, old, subresource)
-        if not kind.custom and subresource != "status":
-            new = object_meta.without_nulls(new)
         new["metadata"] = object_meta.without_empty_fields(new["metadata"])
         admission.on_update(kind, new, old, self, subresource)
-        self._check_valid(
-            kind,
-            new,
-            [
-                *object_meta.validate(kind, new["metadata"], before),
-                *(
-                    pod_strategy.validate_resize(new, old)
-                    if subresource == "resize"
-                    else validation.validate(kind, new, old, self.definition(kind))
-                ),
-            ],
-        )
+        if subresource == "resize":
+            self._check_valid(kind, new, pod_strategy.validate_resize(new, old))
+        self._check_valid(kind, new, validation.validate(kind, new, old, self.definition(kind)))
         if subresource != "status" and kind.tracks_generation and object_meta.changes_generation(kind, new, old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if new == self._in_version(kind, old):
@@ -320,7 +300,7 @@ class StandardStorage(ObjectStorage, ABC):
         self, kind: Kind, key: Key, config: Obj, *, subresource: str, field_manager: str, force: bool, dry_run: bool
     ) -> Obj:
         namespace, name = key
-        object_meta.check_types(config)
+        object_meta.check_is_object(config)
         meta = config["metadata"] = {**(config.get("metadata") or {}), "name": name}
         if namespace:
             meta["namespace"] = namespace

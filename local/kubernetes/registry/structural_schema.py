@@ -86,21 +86,33 @@ class Schema:
         rest = {name: value for name, value in obj.items() if name not in _TYPE_AND_METADATA}
         return list(_unknown(rest, self._body, ""))
 
-    def validate(self, new: Obj, old: Obj | None) -> list[Cause]:
-        """The violations of the schema and, unless they prevent that, of its CEL rules."""
+    def validate(self, new: Obj, old: Obj | None, *, is_blocked: bool = False) -> list[Cause]:
+        """The violations of the schema and, unless they or others (``is_blocked``) prevent that, of its CEL rules."""
         body = {name: value for name, value in new.items() if name not in _TYPE_AND_METADATA}
-        causes = [
-            cause
+        errors = [
+            error
             for error in sorted(
                 self._validator.iter_errors(body), key=lambda e: [str(part) for part in e.absolute_path]
             )
-            if not _is_unchanged(error, old)
-            for cause in _causes(error)
+            if not _is_unchanged(error, old) and not _passes_as_time(error)
         ]
+        causes = [cause for error in errors for cause in _causes(error)]
         causes += _duplicates(body, self._body, "")
-        if any(cause.reason in _BLOCKING for cause in causes):
+        is_blocked = is_blocked or blocks_rules(causes) or any(e.validator == "format" for e in errors)
+        if is_blocked:
             return [*causes, _UNCHECKED] if self._rules else causes
         return [*causes, *self._rules.validate(new, old)]
+
+
+def blocks_rules(causes: Iterable[Cause]) -> bool:
+    """Whether CEL rules aren't checked with one of these errors."""
+    return any(cause.reason in _BLOCKING for cause in causes)
+
+
+def _passes_as_time(error: ValidationError) -> bool:
+    """Whether the error is that of a list in place of a time, which a real server lets pass."""
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    return error.validator == "type" and isinstance(error.instance, list) and schema.get("format") == "date-time"
 
 
 def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)

@@ -1,149 +1,119 @@
 """Validation of objects before they are stored, apart from their metadata.
 
 Built-in kinds get the checks that decisions and people rely on, custom kinds those of their schema. Source: the
-validation in kubernetes ``pkg/apis``. Pods: ``pod_strategy``; metadata: ``object_meta``.
+validation in kubernetes ``pkg/apis``. Metadata: ``object_meta``; workloads: ``workload_rules``; pods: ``pod_rules``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from local.kubernetes import kinds, selectors
-from local.kubernetes.errors import Cause
-from local.kubernetes.registry import custom_resources, pod_strategy
+from local.kubernetes import kinds
+from local.kubernetes.registry import (
+    custom_resources,
+    object_meta,
+    pod_rules,
+    pod_strategy,
+    storage_rules,
+    workload_rules,
+)
+from local.kubernetes.registry import field_rules as rules
 from local.kubernetes.registry.defaults import WITH_TEMPLATE
+from local.kubernetes.registry.resource_rules import amounts
+from local.kubernetes.registry.scheduling_rules import taints
+from local.kubernetes.registry.structural_schema import blocks_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from local.kubernetes.errors import Cause
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
+    from local.kubernetes.registry.field_rules import Causes
+
+_EVICTION_POLICIES = ("IfHealthyBudget", "AlwaysAllow")
+_METADATA_LAST = frozenset((kinds.POD_DISRUPTION_BUDGETS.resource, kinds.LEASES.resource))
+"""The kinds of which a new object's metadata isn't looked at before the rest is valid."""
+_HIGHEST_USER_PRIORITY = 1_000_000_000
 
 
 def validate(kind: Kind, new: Obj, old: Obj | None, definition: Definition | None) -> list[Cause]:
-    """The errors of the object other than those of its metadata; ``old`` is None for a new object."""
+    """The errors of the object; ``old`` is None for a new object."""
+    metadata = object_meta.validate(kind, new["metadata"], None if old is None else old["metadata"])
     if definition is not None:
-        return definition.validate(new, old)
-    validator = _VALIDATORS.get(kind.resource)
-    causes = validator(new, old) if validator else []
+        return [*metadata, *definition.validate(new, old, is_blocked=blocks_rules(metadata))]
+    body = _body(kind, new, old)
+    is_last = old is None and kind.resource in _METADATA_LAST
+    return body if is_last and body else [*metadata, *body]
+
+
+def _body(kind: Kind, new: Obj, old: Obj | None) -> list[Cause]:
+    """The errors of the object of a built-in kind other than those of its metadata."""
     if kind.resource in WITH_TEMPLATE:
-        causes = [*causes, *_validate_template(kind, new, is_new=old is None), *_immutable_fields(kind, new, old)]
-    return causes
+        return [*workload_rules.of_workload(kind, new, is_new=old is None), *workload_rules.changed(kind, new, old)]
+    validator = _VALIDATORS.get(kind.resource)
+    return list(validator(new, old)) if validator else []
 
 
-def _validate_pod(new: Obj, old: Obj | None) -> list[Cause]:
-    return pod_strategy.validate(new) if old is None else pod_strategy.validate_update(new, old)
+def _pod(new: Obj, old: Obj | None) -> Iterable[Cause]:
+    return pod_rules.of_pod(new) if old is None else pod_strategy.validate_update(new, old)
 
 
-def _validate_node(new: Obj, old: Obj | None) -> list[Cause]:
-    causes: list[Cause] = []
-    before = ((old or {}).get("spec") or {}).get("providerID")
-    after = (new.get("spec") or {}).get("providerID")
-    if before and before != after:
-        text = 'Forbidden: node updates may not change providerID except from "" to valid'
-        causes.append(Cause("spec.providerID", "FieldValueForbidden", text))
-    for index, taint in enumerate((new.get("spec") or {}).get("taints") or []):
-        path = f"metadata.taints[{index}]"  # so it says, since taints were an annotation
-        if not taint.get("key"):
-            causes.append(Cause(f"{path}.key", "FieldValueInvalid", 'Invalid value: "": name part must be non-empty'))
-        allowed = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-        if taint.get("effect") not in allowed:
-            text = f'Unsupported value: "{taint.get("effect", "")}": supported values: ' + ", ".join(
-                f'"{name}"' for name in sorted(allowed)
-            )
-            causes.append(Cause(f"{path}.effect", "FieldValueNotSupported", text))
-    for name in ("capacity", "allocatable"):
-        causes.extend(pod_strategy.validate_quantities((new.get("status") or {}).get(name), f"status.{name}"))
-    return causes
+def _pod_template(new: Obj, _old: Obj | None) -> Causes:
+    return pod_rules.of_template(new.get("template") or {}, "template")
 
 
-def _validate_budget(new: Obj, _old: Obj | None) -> list[Cause]:
+def _node(new: Obj, old: Obj | None) -> Causes:
     spec = new.get("spec") or {}
-    causes: list[Cause] = []
-    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        text = "Invalid value: minAvailable and maxUnavailable cannot be both set"
-        causes.append(Cause("spec", "FieldValueInvalid", text))
+    before = ((old or {}).get("spec") or {}).get("providerID")
+    if before and before != spec.get("providerID"):
+        yield rules.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+    yield from taints(spec.get("taints") or (), "metadata.taints")  # so it says, since taints were an annotation
+    for name in ("capacity", "allocatable"):
+        yield from amounts((new.get("status") or {}).get(name) or {}, f"status.{name}")
+
+
+def _budget(new: Obj, _old: Obj | None) -> Causes:
+    spec = new.get("spec") or {}
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        yield rules.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
-        value = spec.get(name)
-        if value is not None and not _is_count_or_percent(value):
-            text = f"Invalid value: {_quoted(value)}: must be a non-negative integer or a percentage (e.g. '50%')"
-            causes.append(Cause(f"spec.{name}", "FieldValueInvalid", text))
-    return causes
+        if name in spec:
+            yield from rules.count_or_percent(f"spec.{name}", spec[name])
+    yield from rules.label_selector("spec.selector", spec.get("selector"))
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    yield from rules.among("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
 
 
-def _validate_lease(new: Obj, _old: Obj | None) -> list[Cause]:
+def _lease(new: Obj, _old: Obj | None) -> Causes:
     seconds = (new.get("spec") or {}).get("leaseDurationSeconds")
-    if seconds is None or seconds > 0:
-        return []
-    text = f"Invalid value: {seconds}: must be greater than 0"
-    return [Cause("spec.leaseDurationSeconds", "FieldValueInvalid", text)]
+    if seconds is not None:
+        yield from rules.positive("spec.leaseDurationSeconds", seconds)
 
 
-def _is_count_or_percent(value: Any) -> bool:  # noqa: ANN401 (JSON)
-    if isinstance(value, str):
-        return value.endswith("%") and value[:-1].isdigit()
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _priority_class(new: Obj, _old: Obj | None) -> Causes:
+    value = new.get("value", 0)
+    if value > _HIGHEST_USER_PRIORITY and not new["metadata"]["name"].startswith("system-"):
+        yield rules.forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}")
+    yield from pod_rules.preemption_policy("preemptionPolicy", new.get("preemptionPolicy"))
 
 
-def _quoted(value: Any) -> str:  # noqa: ANN401 (JSON)
-    return f'"{value}"' if isinstance(value, str) else str(value)
+def _without_old(validator: Callable[[Obj], Causes]) -> Callable[[Obj, Obj | None], Causes]:
+    return lambda new, _old: validator(new)
 
 
-_MUTABLE_IN_STATEFUL_SETS = frozenset((
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "minReadySeconds",
-    "persistentVolumeClaimRetentionPolicy",
-))  # fmt: skip
-
-
-def _immutable_fields(kind: Kind, new: Obj, old: Obj | None) -> list[Cause]:
-    """The errors of changed fields that can't be changed."""
-    before = (old or {}).get("spec") or {}
-    names = ("selector", "template", "completions") if kind.resource == kinds.JOBS.resource else ("selector",)
-    if old is None:
-        return []
-    if kind.resource == kinds.STATEFUL_SETS.resource:
-        after = new["spec"]
-        changed = {name for name in {*after, *before} if after.get(name) != before.get(name)}
-        text = "Forbidden: updates to statefulset spec for fields other than 'replicas', 'template', … are forbidden"
-        return [Cause("spec", "FieldValueForbidden", text)] if changed - _MUTABLE_IN_STATEFUL_SETS else []
-    return [
-        Cause(f"spec.{name}", "FieldValueInvalid", f"Invalid value: {new['spec'].get(name)}: field is immutable")
-        for name in names
-        if new["spec"].get(name) != before.get(name)
-    ]
-
-
-def _validate_template(kind: Kind, obj: Obj, *, is_new: bool) -> list[Cause]:
-    spec = obj["spec"]
-    causes: list[Cause] = []
-    template = spec.get("template") or {}
-    pod = {"spec": template.get("spec") or {}}
-    causes.extend(Cause(f"spec.template.{c.field}", c.reason, c.message) for c in pod_strategy.validate(pod))
-    if kind.resource == kinds.JOBS.resource:
-        if pod["spec"].get("restartPolicy") not in {"OnFailure", "Never"}:
-            text = 'Required value: valid values: "OnFailure", "Never"'
-            causes.append(Cause("spec.template.spec.restartPolicy", "FieldValueRequired", text))
-        if is_new:
-            return causes  # its selector and labels are generated
-    if not spec.get("selector") and kind.resource != kinds.DAEMON_SETS.resource:
-        causes.append(Cause("spec.selector", "FieldValueRequired", "Required value"))
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    selector = selectors.parse_label_selector(spec.get("selector"))
-    if selector is None or not selectors.matches(selector, labels):
-        text = f"Invalid value: {labels}: `selector` does not match template `labels`"
-        causes.append(Cause("spec.template.metadata.labels", "FieldValueInvalid", text))
-    replicas = spec.get("replicas", 1)
-    if not isinstance(replicas, int) or replicas < 0:
-        text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        causes.append(Cause("spec.replicas", "FieldValueInvalid", text))
-    return causes
-
-
-_VALIDATORS: dict[str, Callable[[Obj, Obj | None], list[Cause]]] = {
-    kinds.PODS.resource: _validate_pod,
-    kinds.NODES.resource: _validate_node,
-    kinds.POD_DISRUPTION_BUDGETS.resource: _validate_budget,
-    kinds.LEASES.resource: _validate_lease,
+_VALIDATORS: dict[str, Callable[[Obj, Obj | None], Iterable[Cause]]] = {
+    kinds.PODS.resource: _pod,
+    kinds.POD_TEMPLATES.resource: _pod_template,
+    kinds.NODES.resource: _node,
+    kinds.POD_DISRUPTION_BUDGETS.resource: _budget,
+    kinds.LEASES.resource: _lease,
+    kinds.PRIORITY_CLASSES.resource: _priority_class,
+    kinds.RUNTIME_CLASSES.resource: _without_old(pod_rules.runtime_class),
+    kinds.PERSISTENT_VOLUMES.resource: _without_old(storage_rules.volume),
+    kinds.PERSISTENT_VOLUME_CLAIMS.resource: _without_old(storage_rules.claim),
+    kinds.STORAGE_CLASSES.resource: _without_old(storage_rules.storage_class),
+    kinds.CSI_NODES.resource: _without_old(storage_rules.csi_node),
     kinds.CUSTOM_RESOURCE_DEFINITIONS.resource: custom_resources.validate_definition,
 }

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 UNSCHEDULABLE = "node(s) were unschedulable"
 UNTOLERATED_TAINT = "node(s) had untolerated taint(s)"
 NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+"""Not one of the nodes that the pod's affinity names, which are all that is looked at."""
 NODE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
 UNALLOCATED_CLAIMS = "cannot allocate all claims"
@@ -31,9 +33,10 @@ _UNSCHEDULABLE_NODE_TAINT = Taint(key=UNSCHEDULABLE_TAINT, effect="NoSchedule")
 _UNRESOLVABLE = (
     UNSCHEDULABLE,
     NODE_AFFINITY,
+    NOT_NAMED,
     UNTOLERATED_TAINT,
     UNALLOCATED_CLAIMS,
-    "node(s) had volume node affinity conflict",
+    "node(s) didn't match PersistentVolume's node affinity",
 )
 
 

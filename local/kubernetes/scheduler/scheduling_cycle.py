@@ -165,7 +165,7 @@ class SchedulingCycle:
             return self._rejected[name]
         if name in self._passed:
             return (self._topology_reason(self._passed[name], self._nominated.get(name, [])),)
-        return (node_plugins.NODE_AFFINITY,)  # not one of the nodes that the pod's affinity names
+        return (node_plugins.NOT_NAMED,)
 
     # Filters
 
@@ -269,7 +269,7 @@ class SchedulingCycle:
         if node_info is None:
             return
         if self.signature.node_names is not None and name not in self.signature.node_names:
-            self._rejected[name] = (node_plugins.NODE_AFFINITY,)
+            self._rejected[name] = (node_plugins.NOT_NAMED,)
             return
         nominated = self._nominated_pods(name)
         reasons = self._filter_reasons(node_info, nominated)
@@ -285,6 +285,7 @@ _PLUGINS = {
     node_plugins.UNSCHEDULABLE: queueing_hints.NODE_UNSCHEDULABLE,
     node_plugins.UNTOLERATED_TAINT: queueing_hints.TAINT_TOLERATION,
     node_plugins.NODE_AFFINITY: queueing_hints.NODE_AFFINITY,
+    node_plugins.NOT_NAMED: queueing_hints.NODE_AFFINITY,
     node_plugins.NODE_PORTS: queueing_hints.NODE_PORTS,
     volume_plugins.MAX_VOLUME_COUNT: queueing_hints.NODE_VOLUME_LIMITS,
     volume_plugins.NODE_AFFINITY_CONFLICT: queueing_hints.VOLUME_BINDING,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from local.kubernetes.scheduler.node_info import NodeInfo
     from local.kubernetes.scheduler.pod_signature import PodSignature
 
-NODE_AFFINITY_CONFLICT = "node(s) had volume node affinity conflict"
+NODE_AFFINITY_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 MAX_VOLUME_COUNT = "node(s) exceed max volume count"
 CLAIM_IN_USE = (

@@ -163,7 +163,7 @@ class Rig:
         body = {
             "metadata": {"name": name},
             "spec": {
-                "selector": {"matchLabels": {"app": name}},
+                **({} if kind == kinds.JOBS else {"selector": {"matchLabels": {"app": name}}}),
                 "template": {
                     "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
                     "spec": {**pod, **(template or {})},

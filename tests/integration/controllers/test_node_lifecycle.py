@@ -270,7 +270,8 @@ class TestLosingNodes:
     def test_a_no_execute_taint_evicts_pods_that_do_not_tolerate_it(self, rig: Rig) -> None:
         rig.machine("n1")
         rig.pod("stays", tolerations=[{"key": "team", "operator": "Exists"}])
-        rig.pod("waits", tolerations=[{"key": "team", "operator": "Exists", "tolerationSeconds": 60}])
+        toleration = {"key": "team", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}
+        rig.pod("waits", tolerations=[toleration])
         rig.pod("goes")
         rig.settle()
         rig.patch(kinds.NODES, NODE, {"spec": {"taints": [{"key": "team", "effect": "NoExecute"}]}})

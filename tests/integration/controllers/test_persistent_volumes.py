@@ -75,7 +75,7 @@ def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Rig) -> None:
     zones.store.delete(kinds.NODES, "n-b")
     zones.pod("db2", volumes=mounting("data"))
     zones.settle()
-    reason = "1 node(s) had volume node affinity conflict"
+    reason = "1 node(s) didn't match PersistentVolume's node affinity"
     assert zones.unschedulable_reason("db2")[1] == f"0/1 nodes are available: {reason}"
     zones.node("n-b2", zone="b")
     zones.settle()

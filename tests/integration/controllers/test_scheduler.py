@@ -360,14 +360,16 @@ def test_sidecars_and_overhead_count_as_requests(rig: Rig) -> None:
         "resources": {"requests": {"cpu": "600m"}},
     }
     rig.pod("web", cpu="500m", initContainers=[sidecar])
-    rig.pod("vm", cpu="500m", overhead={"cpu": "600m"})
+    vm = {"metadata": {"name": "vm"}, "handler": "vm", "overhead": {"podFixed": {"cpu": "600m"}}}
+    rig.store.create(kinds.RUNTIME_CLASSES, vm)
+    rig.pod("vm", cpu="500m", runtimeClassName="vm")
     rig.settle()
     assert (rig.node_of("web"), rig.node_of("vm")) == ("", "")
 
 
 def test_a_bad_expression_in_one_pod_does_not_stop_the_others(rig: Rig) -> None:
     rig.node("n1")
-    bad = {"matchExpressions": [{"key": ZONE, "operator": "Near", "values": ["a"]}]}
+    bad = {"matchExpressions": [{"key": ZONE, "operator": "Gt", "values": ["a"]}]}
     rig.pod("bad", affinity=node_affinity(bad))
     rig.pod("good")
     rig.settle()

@@ -150,7 +150,10 @@ def test_a_definition_is_established_at_once_and_deleted_with_its_objects(store:
         ),
         (
             {"since": "yesterday"},
-            'spec.since: Invalid value: "yesterday": spec.since in body must be of type date-time: "yesterday"',
+            (
+                '[spec.since: Invalid value: "yesterday": spec.since in body must be of type date-time: "yesterday", '
+                f"{_UNCHECKED}]"
+            ),
         ),
         ({"zones": [{"name": "a"}, {"name": "a"}]}, 'spec.zones[1]: Duplicate value: {"name":"a"}'),
     ],

@@ -60,10 +60,10 @@ def test_a_label_value_has_to_be_one(store: Store) -> None:
 
 
 def test_stored_objects_are_copies(store: Store) -> None:
-    secret: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "1"}}
+    secret: dict[str, Any] = {"metadata": {"name": "s"}, "data": {"a": "MQ=="}}
     store.create(kinds.SECRETS, secret)
-    secret["data"]["a"] = "2"
-    assert store.get(kinds.SECRETS, "s", namespace="default")["data"] == {"a": "1"}
+    secret["data"]["a"] = "Mg=="
+    assert store.get(kinds.SECRETS, "s", namespace="default")["data"] == {"a": "MQ=="}
 
 
 def test_a_write_that_carries_an_old_version_conflicts(store: Store) -> None:

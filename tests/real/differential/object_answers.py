@@ -1,0 +1,76 @@
+"""What two API servers say of a new object, and where they differ: its acceptance, its errors, its defaults."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.real.differential.comparison import ABSENT, differing_fields, normalized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.real.differential.generated_objects import Json
+
+    Answer = tuple[int, Json]
+    """The HTTP status and the body."""
+    Ask = Callable[[Json], Answer]
+
+_CREATED, _INVALID = 201, 422
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """One field about which the servers disagree; ``real`` and ``embedded`` are its values or its errors' reasons."""
+
+    kind: str
+    field: str
+    real: Any
+    embedded: Any
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        about = "error of" if self.is_error else "value of"
+        return f"{self.kind}: {about} {self.field}: {_short(self.real)}, embedded {_short(self.embedded)}"
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 (JSON)
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) < 300 else f"{text[:300]}…"
+
+
+def disagreements(obj: Json, real: Answer, embedded: Answer) -> list[Disagreement]:
+    """Where the answers about the object differ."""
+    kind = obj["kind"]
+    statuses = {real[0], embedded[0]}
+    if statuses == {_CREATED}:
+        pairs = differing_fields(_meaningful(normalized(real[1])), _meaningful(normalized(embedded[1])))
+        return [Disagreement(kind, path, a, b, is_error=False) for path, a, b in pairs]
+    if statuses <= {_CREATED, _INVALID} or real[0] == _INVALID:
+        theirs, ours = _causes(real[1]), _causes(embedded[1])
+        return [
+            Disagreement(kind, field, reason if (field, reason) in theirs else ABSENT,
+                         reason if (field, reason) in ours else ABSENT)
+            for field, reason in sorted(theirs ^ ours)
+        ]  # fmt: skip
+    if real[0] == embedded[0]:
+        return []
+    return [Disagreement(kind, "status", _summary(real), _summary(embedded))]
+
+
+def _summary(answer: Answer) -> str:
+    return f"{answer[0]} {answer[1].get('message', '')}".strip()
+
+
+def _causes(body: Json) -> set[tuple[str, str]]:
+    causes = (body.get("details") or {}).get("causes") or () if body.get("kind") == "Status" else ()
+    return {(cause.get("field", ""), cause.get("reason", "")) for cause in causes}
+
+
+def _meaningful(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    """The value without Go's zero values, which are written or left out by how a field is declared."""
+    if isinstance(value, dict):
+        kept = {name: _meaningful(inner) for name, inner in value.items()}
+        return {name: inner for name, inner in kept.items() if inner not in ({}, [], "", 0, None) or inner is True}
+    return [_meaningful(item) for item in value] if isinstance(value, list) else value
