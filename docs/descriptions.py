@@ -111,6 +111,8 @@ EVENTS = {
     "CapacityReservationsNotFound": "Node class: no capacity reservation matches its terms; it stays ready.",
     "CircuitBreakerOpen": "NodePool: its launches fail or its machines never join, so they are paused; one is tried.",
     "Conflict": "NodeOverlay: another of the same weight sets the same price or resource, so this one isn't applied.",
+    "DaemonSetIgnored": "DaemonSet: new nodes keep no room for its pods, because no instance type has a resource that "
+    "they request, or a field isn't supported.",
     "DemandUnknown": "CapacityBuffer: why its queue, alarm or event can't be followed.",
     "DisruptionBlocked": "Node: it should be disrupted, and what blocks that.",
     "DisruptionTerminating": "NodeClaim: it is disrupted, with the reason: expired, drifted, empty, underutilized, or "

@@ -28,6 +28,7 @@ from shared.provisioning.nodeclaim_creation import new_node_claims
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
+from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets
 from shared.scheduling.static_pools import missing_replicas
 
 if TYPE_CHECKING:
@@ -101,12 +102,21 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences on NodeOverlays that aren't applied, and on static NodePools that get fewer nodes than replicas."""
+        """Sentences on what the plan leaves out.
+
+        NodeOverlays that aren't applied, replicas of static NodePools, and DaemonSets that new nodes keep no room for.
+        """
         conflicts = sorted(self.resolved_pools.overlay_conflicts.items())
         missing = sorted(self.missing_replicas.items())
+        ignored = (
+            ignored_daemon_sets(self.snapshot, self.resolved_pools.instance_types)
+            if self.launches.new_node_claims
+            else ()
+        )
         return (
             *(f"NodeOverlay {name}: {conflict}" for name, conflict in conflicts),
             *(f"NodePool {name}: {why}" for name, why in missing),
+            *(f"{ref}: {why}" for ref, why in ignored),
         )
 
     @property

@@ -21,6 +21,7 @@ from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.decision_log import LaunchRecord
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets
 
 _MAX_EVENTS = 100
 """How many pods get an event in one run; the next run continues."""
@@ -195,16 +196,14 @@ def longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> f
 
 
 def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger) -> None:
-    """Log and record events on NodePools that lack nodes, on unschedulable pods, and on pods that groups grow for."""
-    missing = {
-        EventReason("ReplicasMissing"): scheduled.missing_replicas,
-        EventReason("StandbyNotPossible"): scheduled.missing_standbys,
-    }
-    for pool in scheduled.snapshot.node_pools if any(missing.values()) else ():
-        for reason, messages in missing.items():
-            if message := messages.get(pool.name):
-                recorder.record(pool.ref, "Warning", reason, message)
-                logger.warning("A NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
+    """Log and record events on NodePools that lack nodes, on unschedulable pods, and on pods that groups grow for.
+
+    Where nodes are launched, also on the DaemonSets that they keep no room for.
+    """
+    _report_pools(scheduled, recorder, logger)
+    if scheduled.decision.new_node_claims:
+        for ref, message in ignored_daemon_sets(scheduled.snapshot, scheduled.resolved_pools.instance_types):
+            recorder.record(ref, "Warning", "DaemonSetIgnored", message)
     # Not on pods that still run on a leaving node.
     errors = {**scheduled.recently_unavailable, **scheduled.decision.pod_errors}
     grown_for = {pod: scale_up.message for scale_up in scheduled.scale_ups for pod in scale_up.pods}
@@ -216,6 +215,19 @@ def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger)
     for key, message in sorted(grown_for.items())[:_MAX_EVENTS]:
         if key in pods:
             recorder.record(pods[key].ref, "Normal", "TriggeredScaleUp", message)
+
+
+def _report_pools(scheduled: ScheduledRound, recorder: Recorder, logger: Logger) -> None:
+    """Log and record why NodePools have fewer replicas or standby nodes."""
+    missing = {
+        EventReason("ReplicasMissing"): scheduled.missing_replicas,
+        EventReason("StandbyNotPossible"): scheduled.missing_standbys,
+    }
+    for pool in scheduled.snapshot.node_pools if any(missing.values()) else ():
+        for reason, messages in missing.items():
+            if message := messages.get(pool.name):
+                recorder.record(pool.ref, "Warning", reason, message)
+                logger.warning("A NodePool lacks nodes", extra={"nodepool": pool.name, "why": message})
 
 
 def _record_unschedulable(pod: Pod, error: UnschedulableReason, recorder: Recorder) -> None:

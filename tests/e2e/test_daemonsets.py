@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from local.world.sample_objects import deployment
+from local.kubernetes import kinds
+from local.world.sample_objects import daemon_set, deployment
 
 if TYPE_CHECKING:
     from local.world import World
@@ -43,3 +44,26 @@ def test_a_node_has_room_for_a_daemon_whose_requests_come_from_a_limit_range(spo
     world.run_for(timedelta(minutes=2))
     assert len(world.pods(phase="Running")) == 2
     assert len(world.timeline.of("claim created")) == 1
+
+
+def test_a_daemon_set_whose_device_no_node_has_is_named_once_and_blocks_nothing(spot_default: World) -> None:
+    world = spot_default
+    world.apply(
+        [
+            daemon_set("sampler", {"cpu": "100m", "lab.example.org/probe": "2"}),
+            daemon_set("logs", {"cpu": "100m"}),
+            deployment("web", 3, {"cpu": "1500m", "memory": "256Mi"}),
+        ]
+    )
+    world.run_until(lambda: len(world.pods(phase="Running")) >= 4, limit=timedelta(minutes=3))
+    nodes = len(world.timeline.of("claim created"))
+    world.run_for(timedelta(minutes=12))
+    assert len(world.timeline.of("claim created")) == nodes
+    assert {p["metadata"]["labels"]["app"] for p in world.pods(phase="Running")} == {"web", "logs"}
+    (event,) = [e for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["kind"] == "DaemonSet"]
+    assert (event["reason"], event["type"], event["count"]) == ("DaemonSetIgnored", "Warning", 1)
+    assert (event["involvedObject"]["name"], event["metadata"]["namespace"]) == ("sampler", "default")
+    assert event["message"] == (
+        "lab.example.org/probe is offered by no instance type of NodePool default; "
+        "its pods are left out of the room that new nodes keep for DaemonSets"
+    )

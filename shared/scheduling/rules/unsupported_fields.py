@@ -25,5 +25,9 @@ _MEANINGS = {
 
 def unsupported(fields: Sequence[str]) -> UnschedulableReason:
     """Why no node is launched for pods that use these fields (:func:`shared.api.pods.unsupported_fields`)."""
-    named = ", ".join(f"{field} ({_MEANINGS[field.rpartition('.')[2]]})" for field in fields)
-    return UnschedulableReason(message=f"not supported: {named}; no node is launched for the pod")
+    return UnschedulableReason(message=f"not supported: {named_fields(fields)}; no node is launched for the pod")
+
+
+def named_fields(fields: Sequence[str]) -> str:
+    """The fields with what they ask for, for messages."""
+    return ", ".join(f"{field} ({_MEANINGS[field.rpartition('.')[2]]})" for field in fields)

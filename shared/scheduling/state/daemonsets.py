@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api.meta import namespaced_ref
 from shared.api.pods import spec_requests, unsupported_fields
-from shared.api.quantity import QuantityError, Resources, largest
+from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, QuantityError, Resources, largest
 from shared.api.taints import REPELLING, untolerated
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
+from shared.scheduling.rules.unsupported_fields import named_fields
 from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.struct import Struct
 
@@ -20,21 +22,30 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import Pod, Taint, Toleration
+    from shared.api.kubernetes import DaemonSet, Pod, Taint, Toleration
+    from shared.api.meta import ObjectRef
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays
     from shared.snapshot import Snapshot
 
     Bools = NDArray[np.bool_]
 
+_OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS, EPHEMERAL_STORAGE})
+
 
 class DaemonSetPod(Struct, kw_only=True, eq=False):
     """The pod of one DaemonSet: what it requests, and the nodes it runs on."""
 
+    ref: ObjectRef
     requests: Resources
     alternatives: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     ports: frozenset[HostPort]
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The requested resources that not every node has."""
+        return tuple(name for name, amount in self.requests.items() if amount and name not in _OF_EVERY_NODE)
 
     def runs_on_node(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
         """Whether the pod runs on a node with these labels and taints."""
@@ -73,32 +84,60 @@ def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
     DaemonSets is launched in vain.
     """
-    return snapshot.derive("daemon_set_pods", lambda: _daemon_set_pods(snapshot)) if snapshot.daemon_sets else ()
+    return _read(snapshot).pods if snapshot.daemon_sets else ()
 
 
-def _daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
+def unreadable_daemon_sets(snapshot: Snapshot) -> Mapping[ObjectRef, str]:
+    """Why DaemonSets are skipped by :func:`daemon_set_pods`."""
+    return _read(snapshot).unreadable if snapshot.daemon_sets else {}
+
+
+class _DaemonSets(Struct, kw_only=True, eq=False):
+    pods: tuple[DaemonSetPod, ...]
+    unreadable: Mapping[ObjectRef, str]
+
+
+def _read(snapshot: Snapshot) -> _DaemonSets:
+    return snapshot.derive("daemon_sets", lambda: _daemon_sets(snapshot))
+
+
+def _daemon_sets(snapshot: Snapshot) -> _DaemonSets:
     newest_pods = _newest_pods(snapshot.pods)
     pods: list[DaemonSetPod] = []
+    unreadable: dict[ObjectRef, str] = {}
     for daemon_set in sorted(snapshot.daemon_sets, key=lambda d: (d.metadata.namespace, d.metadata.name)):
-        spec = daemon_set.spec.template.spec
-        if unsupported_fields(spec):
+        if fields := unsupported_fields(daemon_set.spec.template.spec):
+            unreadable[_ref(daemon_set)] = f"not supported: {named_fields(fields)}"
             continue
-        namespace = daemon_set.metadata.namespace
-        newest = newest_pods.get((namespace, daemon_set.metadata.name))
+        newest = newest_pods.get((daemon_set.metadata.namespace, daemon_set.metadata.name))
         try:
-            defaults = container_defaults(r for r in snapshot.limit_ranges if r.metadata.namespace == namespace)
-            requests = spec_requests(admitted(spec, defaults))
-            pods.append(
-                DaemonSetPod(
-                    requests=largest(requests, spec_requests(newest.spec)) if newest is not None else requests,
-                    alternatives=required_alternatives(spec),
-                    tolerations=tuple(spec.tolerations),
-                    ports=host_ports(spec),
-                )
-            )
-        except (QuantityError, RequirementError):
-            continue
-    return tuple(pods)
+            pods.append(_pod_of(daemon_set, newest, snapshot))
+        except (QuantityError, RequirementError) as error:
+            unreadable[_ref(daemon_set)] = str(error)
+    return _DaemonSets(pods=tuple(pods), unreadable=unreadable)
+
+
+def _pod_of(daemon_set: DaemonSet, newest: Pod | None, snapshot: Snapshot) -> DaemonSetPod:
+    """The DaemonSet's pod.
+
+    Raises:
+        QuantityError: a request is invalid.
+        RequirementError: the node affinity is invalid.
+    """
+    spec, namespace = daemon_set.spec.template.spec, daemon_set.metadata.namespace
+    defaults = container_defaults(r for r in snapshot.limit_ranges if r.metadata.namespace == namespace)
+    requests = spec_requests(admitted(spec, defaults))
+    return DaemonSetPod(
+        ref=_ref(daemon_set),
+        requests=largest(requests, spec_requests(newest.spec)) if newest is not None else requests,
+        alternatives=required_alternatives(spec),
+        tolerations=tuple(spec.tolerations),
+        ports=host_ports(spec),
+    )
+
+
+def _ref(daemon_set: DaemonSet) -> ObjectRef:
+    return namespaced_ref(daemon_set.api_version, daemon_set.kind, daemon_set.metadata)
 
 
 def _newest_pods(pods: Iterable[Pod]) -> dict[tuple[str, str], Pod]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shared.api.labels import HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL
 from shared.api.nodepool import NODE_GROUP_KIND
-from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, QuantityError, Resources, parse_resources
+from shared.api.quantity import QuantityError, Resources, parse_resources
 from shared.api.spot import spot_options
 from shared.instance_types.instance_type import is_bare_metal
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
@@ -52,7 +52,6 @@ BARE_METAL_PENALTY = 10_000.0
 
 The launch leaves bare metal out if a NodeClaim allows other types, as in Karpenter, so its price isn't to be had."""
 
-_OF_EVERY_NODE = frozenset({CPU, MEMORY, PODS, EPHEMERAL_STORAGE})
 _UNKNOWN_HOSTNAME = "<new node>"
 """The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
 
@@ -280,7 +279,7 @@ def _daemon_overhead(
         runs = daemon.runs_on_types(arrays, usable.requirements, usable.pool.spec.template.spec.taints, offerings)
         if runs is None:
             continue
-        for name in (n for n, amount in daemon.requests.items() if amount and n not in _OF_EVERY_NODE):
+        for name in daemon.devices:
             runs = runs & (arrays.allocatable[:, index[name]] > 0) if name in index else np.zeros_like(runs)
         for name, amount in daemon.requests.items():
             if name in index:
