@@ -25,6 +25,7 @@ from local.kubernetes.scheduler.volume_plugins import (
     VolumeBinder,
     driver_of,
     is_bound,
+    selected_node,
 )
 from shared.api.kubernetes import Node
 from shared.api.labels import ZONE, normalize_key
@@ -75,7 +76,8 @@ class PersistentVolumes:
         version, entries = self._store.version, self._entries
         volumes_changed = False
         for change in self._informer.pop_changes():
-            volumes_changed |= change.kind.plural.startswith(("persistent", "storage"))
+            is_gone = change.kind is kinds.NODES and change.type == "DELETED"
+            volumes_changed |= is_gone or change.kind.plural.startswith(("persistent", "storage"))
             self._handle(change, now)
         if volumes_changed:
             for claim in list(self._volumes.claims.values()):
@@ -130,8 +132,10 @@ class PersistentVolumes:
             return
         storage_class = self._volumes.class_of(claim)
         waits = storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-        node = self._nodes.get((claim["metadata"].get("annotations") or {}).get(SELECTED_NODE, ""))
+        node = self._nodes.get(selected_node(claim))
         if waits and node is None:
+            if selected_node(claim):
+                self._unselect(claim)
             return
         static_volume = self._static_volume(claim, node)
         if static_volume is not None:
@@ -139,6 +143,16 @@ class PersistentVolumes:
         elif storage_class is not None and storage_class.provisioner != NO_PROVISIONER:
             self._provisioning.add(uid)
             self._at(now + PROVISIONING_DELAY, lambda _at: self._provision(claim, storage_class, node))
+
+    def _unselect(self, claim: Obj) -> None:
+        """Give the claim of a node that is gone back to the scheduler, as provisioners do."""
+
+        def unselect(latest: Obj) -> Obj:
+            meta = latest["metadata"]
+            annotations = {k: v for k, v in (meta.get("annotations") or {}).items() if k != SELECTED_NODE}
+            return {**latest, "metadata": {**meta, "annotations": annotations}}
+
+        update(self._store, kinds.PERSISTENT_VOLUME_CLAIMS, claim, unselect)
 
     def _static_volume(self, claim: Obj, node: Node | None) -> Obj | None:
         nodes = [node] if node is not None else list(self._nodes.values())

@@ -111,7 +111,7 @@ class VolumeBinder:
                 volume = self.volumes.get(claim["spec"]["volumeName"])
                 if volume is None or not is_reachable(volume, node_info):
                     return (NODE_AFFINITY_CONFLICT,)
-            elif self.find_matching_volume(claim, node_info) is None and not self._can_provision(claim, node_info):
+            elif not self._can_bind(claim, node_info):
                 return (NO_VOLUME_TO_BIND,)
         return (MAX_VOLUME_COUNT,) if self._exceeds_limits(signature, node_info) else ()
 
@@ -126,6 +126,12 @@ class VolumeBinder:
             volume for volume in self.volumes.values() if _satisfies(volume, claim) and is_reachable(volume, node_info)
         ]
         return min(candidates, key=lambda v: (_capacity(v), v["metadata"]["name"]), default=None)
+
+    def _can_bind(self, claim: Obj, node_info: NodeInfo) -> bool:
+        """Whether the unbound claim gets a volume on the node; only there, once a node is selected."""
+        if selected_node(claim) not in {"", node_info.name}:
+            return False
+        return self.find_matching_volume(claim, node_info) is not None or self._can_provision(claim, node_info)
 
     def _waits_for_first_consumer(self, claim: Obj) -> bool:
         storage_class = self.class_of(claim)
@@ -171,6 +177,11 @@ class VolumeBinder:
             elif (storage_class := self.class_of(claim)) is not None:
                 volumes.add((storage_class.provisioner, f"{signature.namespace}/{name}"))
         return volumes
+
+
+def selected_node(claim: Obj) -> str:
+    """The node for which the claim's volume is provisioned; "" before the scheduler has chosen one."""
+    return str((claim["metadata"].get("annotations") or {}).get(SELECTED_NODE, ""))
 
 
 def is_bound(claim: Obj) -> bool:

@@ -125,6 +125,9 @@ class _NodePoolCheck:
                 continue
             if not (template.allowed_values(key) & required).empty:
                 continue
+            if key == HOSTNAME:
+                owner = "its volumes exist" if key in self._pod_group.volume_labels else "it must run"
+                return f"{owner} on a node with {key} {_format(required)}, which is no new node"
             if key in template.requirements:
                 allowed = _format(template.requirements[key])
                 return f"incompatible requirements: {key} {_format(required)} is not in {allowed}"

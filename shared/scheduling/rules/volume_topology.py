@@ -3,6 +3,9 @@
 A bound volume restricts its pod to the volume's topology. An unbound claim restricts it to the topologies of available
 volumes that satisfy the claim, and to what its StorageClass allows where it has a provisioner. Several topologies are
 alternatives. A claim that can't be mounted makes the pod unschedulable, with the reason.
+
+A volume that exists on one node, as local ones do, keeps its pods there; without that node they run nowhere. Karpenter
+drops the volume's hostname and launches a node, which kube-scheduler then refuses.
 Source: kube-scheduler's VolumeBinding plugin and Karpenter's volume topology.
 """
 
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared.api.kubernetes import PersistentVolumeClaimSpec
-from shared.api.labels import ZONE, normalize_key
+from shared.api.labels import HOSTNAME, ZONE, normalize_key
 from shared.api.pods import claim_of, is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
@@ -38,6 +41,8 @@ EBS_DRIVER = "ebs.csi.aws.com"
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 """Takes precedence over storageClassName, as in Kubernetes."""
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""Annotation on an unbound claim: kube-scheduler has chosen this node, and its volume is provisioned for it."""
 _ONE_POD = "ReadWriteOncePod"
 _SEVERAL_ZONES = "__"
 """Between the zones in the label of a volume that is in several."""
@@ -85,6 +90,11 @@ class Storage(Struct, eq=False, dict=True):
         """The name of the default StorageClass, the first of several; empty: there is none."""
         defaults = (n for n, c in self.classes.items() if c.metadata.annotations.get(_DEFAULT_CLASS) == "true")
         return next(defaults, "")
+
+    @cached_property
+    def _hostnames(self) -> Mapping[str, str]:
+        """The hostname label of each node, by name."""
+        return {n.metadata.name: n.metadata.labels.get(HOSTNAME, n.metadata.name) for n in self.snapshot.nodes}
 
     @cached_property
     def _pods_by_claim(self) -> Mapping[str, list[Pod]]:
@@ -151,15 +161,52 @@ class Storage(Struct, eq=False, dict=True):
             raise VolumeError(f"PersistentVolumeClaim {key} has lost its PersistentVolume")
         if not claim.spec.volume_name:
             annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
-            return self._unbound(key, replace(claim.spec, storage_class_name=annotated), ephemeral=ephemeral)
+            unbound = self._unbound(key, replace(claim.spec, storage_class_name=annotated), ephemeral=ephemeral)
+            return self._on_selected_node(claim, key, unbound[0]), unbound[1]
         volume = self.volumes.get(claim.spec.volume_name)
         if volume is None:
             raise VolumeError(
                 f"PersistentVolumeClaim {key} is bound to PersistentVolume {claim.spec.volume_name}, not found"
             )
+        reserved_for = volume.spec.claim_ref
+        if reserved_for is not None and f"{reserved_for.namespace}/{reserved_for.name}" != key:
+            raise VolumeError(
+                f"PersistentVolumeClaim {key} names PersistentVolume {volume.metadata.name}, "
+                f"which is bound to PersistentVolumeClaim {reserved_for.namespace}/{reserved_for.name}"
+            )
         labelled = _labelled_topology(volume)
         topologies = tuple(intersect(t, labelled) for t in _volume_topologies(volume))
+        if (gone := self._missing_nodes(topologies)) is not None:
+            raise VolumeError(
+                f"PersistentVolumeClaim {key} is bound to PersistentVolume {volume.metadata.name}, "
+                f"which exists only on node {gone}, and the cluster has no such node"
+            )
         return topologies, _mounted_volume(volume)
+
+    def _missing_nodes(self, topologies: Topologies) -> str | None:
+        """The nodes that all topologies name, if none of them exists; None if one does, or another node may do."""
+        named: set[str] = set()
+        for topology in topologies:
+            allowed = topology.get(HOSTNAME)
+            if allowed is None or allowed.complement or any(map(allowed.has, self._hostnames.values())):
+                return None
+            named |= allowed.values
+        return " or ".join(sorted(named))
+
+    def _on_selected_node(self, claim: PersistentVolumeClaim, key: str, topologies: Topologies) -> Topologies:
+        """The topologies, on the node for which the claim's volume is being provisioned.
+
+        The provisioner removes the annotation if it can't; kube-scheduler refuses all other nodes until then.
+        """
+        selected = claim.metadata.annotations.get(_SELECTED_NODE)
+        if not selected:
+            return topologies
+        if selected not in self._hostnames:
+            raise VolumeError(
+                f"PersistentVolumeClaim {key} waits for its provisioner, which has not yet given up node {selected}, "
+                "and the cluster has no such node"
+            )
+        return tuple(intersect(t, {HOSTNAME: only(self._hostnames[selected])}) for t in topologies)
 
     def _unbound(
         self, key: str, spec: PersistentVolumeClaimSpec, *, ephemeral: bool
