@@ -103,6 +103,7 @@ SETTINGS_MEANINGS = {
 
 EVENTS = {
     "AMINotFound": "Node class: no image matches its `amiSelectorTerms`, or its alias has none for this version.",
+    "AwaitingVolumeDetachment": "Node: it is drained, and volumes haven't been detached for a minute.",
     "BootFailed": "NodeClaim: its instance was terminated at boot, with EC2's reason; its NodePool waits before it "
     "launches again.",
     "CapacityReservationInterrupted": "NodeClaim: the capacity reservation of its instance is reclaimed; it is "
@@ -127,6 +128,7 @@ EVENTS = {
     "evicted for it.",
     "FailedScheduling": "Pod: no NodePool can run it; how many instance types each criterion excludes, and the "
     "nearest match.",
+    "FailedTerminating": "NodeClaim: its node is drained, and EC2 refuses to terminate its instance, with its reason.",
     "FailedToScaleUpGroup": "Node group (on ConfigMap cluster-autoscaler-status): Auto Scaling refuses the size.",
     "FewFreeAddresses": "Node class: a subnet has fewer free addresses than a node needs.",
     "IAMUnreachable": "Node class: its role can't be looked up, because IAM can't be reached from the "
@@ -161,6 +163,7 @@ EVENTS = {
     "NodePoolNotReady": "NodeClaim: it waits until its NodePool can launch.",
     "NodeRepairBlocked": "NodePool: too many of its nodes are unhealthy, so none is replaced.",
     "NodeUnhealthy": "NodeClaim: its node was unhealthy for too long; it is deleted.",
+    "NotInitialized": "NodeClaim: its node registered 15 minutes ago, and what it waits for.",
     "NotTriggerScaleUp": "Pod: no node group and no NodePool can run it, and why; instead of FailedScheduling where "
     "node groups are scaled.",
     "Paused": "NodePool: it or the cluster is paused: since when, by whom, until when and why.",

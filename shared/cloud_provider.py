@@ -83,6 +83,13 @@ class ResolvedNodePools(Struct, kw_only=True):
         return replace(self, not_ready={**self.not_ready, **{name: p.message for name, p in pauses.items()}})
 
 
+class Terminations(Struct, kw_only=True):
+    """The ``known`` instances that were terminated; those that can't be are ``refused``, each with the reason."""
+
+    known: tuple[str, ...] = ()
+    refused: Mapping[str, str] = {}
+
+
 class LaunchRequest(Struct, kw_only=True):
     """A NodeClaim to launch. The node class's status is resolved; the types are cheapest first, offerings as of now.
 
@@ -202,8 +209,8 @@ class CloudProvider(Protocol):
         """Stop the instances, so that only their volumes cost; returns the error by instance. Repeating is harmless."""
         ...
 
-    def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:
-        """Terminate the instances; returns those that exist. Repeating is harmless."""
+    def delete(self, instance_ids: Sequence[str]) -> Terminations:
+        """Terminate the instances; those that don't exist are left out. Repeating is harmless."""
         ...
 
     def get(self, instance_ids: Sequence[str]) -> tuple[Instance, ...]:

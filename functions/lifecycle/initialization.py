@@ -5,13 +5,14 @@ Pure. Rules: Karpenter's nodeclaim/lifecycle/initialization.go (docs/facts/karpe
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import is_true, with_condition
+from shared.api.meta import condition, is_true, with_condition
 from shared.api.quantity import parse_resources
 from shared.api.taints import same_taint
 
@@ -29,6 +30,8 @@ EPHEMERAL_TAINTS = frozenset(
     }
 )
 """Taints that a starting node has and loses without Tenon (as do taints ``*.csi.*/agent-not-ready``)."""
+INITIALIZATION_TIME = timedelta(minutes=15)
+"""How long a registered node may take until an event says what it waits for."""
 _AGENT_NOT_READY = "agent-not-ready"
 RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"
 """The reason of a node that is ready but for an extended resource that its pods requested."""
@@ -56,6 +59,22 @@ def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Nod
             conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
         )
     return replace(claim, status=replace(status, conditions=nodeclaim.with_ready(conditions, now=now)))
+
+
+def late_initialization(claim: NodeClaim, node: Node, *, now: datetime) -> str:
+    """What the registered node waits for since :data:`INITIALIZATION_TIME`; "" if it doesn't.
+
+    Nothing ends this wait, as in Karpenter: the next node would probably wait for the same.
+    """
+    registered = condition(claim.status.conditions, nodeclaim.REGISTERED)
+    since = registered.last_transition_time if registered is not None and registered.status == "True" else None
+    if since is None or now - since < INITIALIZATION_TIME or is_true(claim.status.conditions, nodeclaim.INITIALIZED):
+        return ""
+    blocker = initialization_blocker(node, claim)
+    if blocker is None:
+        return ""
+    minutes = INITIALIZATION_TIME // timedelta(minutes=1)
+    return f"not initialized {minutes} minutes after registration, and its planned pods wait: {blocker[1]}"
 
 
 def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | None:

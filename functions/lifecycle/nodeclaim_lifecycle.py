@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from functions.lifecycle.eviction_release import EvictionRelease, write_delayed_pods
-from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim
+from functions.lifecycle.initialization import initialized_node, initialized_nodeclaim, late_initialization
 from functions.lifecycle.liveness import is_launch_overdue, liveness_failure, standalone_expiration
 from functions.lifecycle.nomination import PodNominations, nominate_pods, released_node
 from functions.lifecycle.provider_id import restore_provider_id
@@ -190,6 +190,7 @@ def _register_all(
 
     changed: list[tuple[NodeClaim, Node]] = []
     for claim, node in with_node:
+        _report_late(context, claim, node)
         if _has_changed(claim, node, released=node.metadata.name in released, now=context.now):
             changed.append((claim, node))
         else:
@@ -214,6 +215,13 @@ def _register_all(
             finish()
     finish()
     _nominate(context, unwritten)
+
+
+def _report_late(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
+    """Record an event if the node should have been initialized long ago."""
+    why = late_initialization(claim, node, now=context.now)
+    if why:
+        context.recorder.record(claim.ref, "Warning", "NotInitialized", why)
 
 
 def _opened_together(

@@ -75,9 +75,9 @@ class Drains:
     def _step(self, member: MemberNode, since: datetime, *, now: datetime, until: datetime) -> bool:
         """Whether its instance was terminated."""
         step = self._drain_step(member, now)
-        if step.terminate:
-            return self._terminate(member, now=now)
         limit = timedelta(seconds=self.options.max_graceful_termination_sec) + EVICTION_RETRIES
+        if step.terminate:
+            return self._terminate(member, now=now, is_last=now - since >= limit)
         if now - since >= limit:
             self._give_up(member, f"its drain took longer than {limit}: {step.waiting_for}")
             return False
@@ -93,10 +93,10 @@ class Drains:
         claim = NodeClaim(metadata=ObjectMeta(name=member.name))
         return drain_step_of(self.client, claim, pods, now=now)
 
-    def _terminate(self, member: MemberNode, *, now: datetime) -> bool:
+    def _terminate(self, member: MemberNode, *, now: datetime, is_last: bool) -> bool:
         """Terminate the instance and make its group smaller, if the group still has it and is above its minimum.
 
-        Returns whether it did.
+        Returns whether it did. ``is_last``: the drain's time is over, so the node is given up if it fails.
         """
         group = describe(aws.autoscaling(), member.group.name)
         instance = instance_id(member.node.spec.provider_id)
@@ -118,7 +118,10 @@ class Drains:
                 "An instance couldn't be terminated",
                 extra={"node": member.name, "instance": instance, "why": str(error)},
             )
-            self.recorder.record(member.node.ref, "Warning", EventReason("ScaleDownFailed"), str(error))
+            if is_last:
+                self._give_up(member, f"its instance couldn't be terminated: {error}")
+            else:
+                self.recorder.record(member.node.ref, "Warning", EventReason("ScaleDownFailed"), str(error))
             return False
         self.logger.info(
             "Removed a node of a group",

@@ -74,7 +74,7 @@ class TerminationController:
         self._room_maker = RoomMaker(self._client, self._cache, evictor, settings=settings, logger=logger)
         self._hops = hops
         self._instance_termination = InstanceTermination(
-            self._client, self._cloud_provider, self._requeue_sender, logger=logger
+            self._client, self._cloud_provider, self._requeue_sender, recorder=self._recorder, logger=logger
         )
         self._unblocked: set[str] = set()
 
@@ -120,7 +120,9 @@ class TerminationController:
         confirmed = [i for i in without_nodeclaim if i in candidates]
         if confirmed:
             self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": confirmed})
-            self._cloud_provider.delete(confirmed)
+            refused = self._cloud_provider.delete(confirmed).refused
+            for instance, why in sorted(refused.items()):
+                self._logger.error("EC2 refuses to terminate an instance", extra={"instance": instance, "why": why})
 
     def finish(self) -> None:
         """Terminate the instances of all drained NodeClaims with one call, and send the requeues of drains and nodes.

@@ -1,4 +1,7 @@
-"""Terminates the instances of drained NodeClaims with one call, and finalizes NodeClaims whose instance is gone."""
+"""Terminates the instances of drained NodeClaims with one call, and finalizes NodeClaims whose instance is gone.
+
+An instance that EC2 refuses to terminate, as it is protected, keeps its NodeClaim, which says why; others go.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from msgspec.structs import replace
 from functions.termination.finalizer import finalize_nodeclaim
 from shared import runtime
 from shared.api import nodeclaim
-from shared.api.meta import with_condition
+from shared.api.meta import condition, with_condition
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aws_lambda_powertools import Logger
 
     from functions.termination.requeue_sender import RequeueSender
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
 
 _TERMINATED = "terminated"
 _SHUTTING_DOWN = "shutting-down"
@@ -34,9 +40,16 @@ class InstanceTermination:
     """The drained NodeClaims of one invocation."""
 
     def __init__(
-        self, client: Client, cloud_provider: CloudProvider, requeue_sender: RequeueSender, *, logger: Logger
+        self,
+        client: Client,
+        cloud_provider: CloudProvider,
+        requeue_sender: RequeueSender,
+        *,
+        recorder: Recorder,
+        logger: Logger,
     ) -> None:
         self._client = client
+        self._recorder = recorder
         self._cloud_provider = cloud_provider
         self._requeue_sender = requeue_sender
         self._logger = logger
@@ -59,16 +72,22 @@ class InstanceTermination:
         known_ids = sorted({i for i in instance_ids.values() if i})
         states = self._states(known_ids)
         living = [i for i in known_ids if states.get(i) not in _TERMINATING]
+        refused: Mapping[str, str] = {}
         if living:
-            living = list(self._cloud_provider.delete(living))
+            outcome = self._cloud_provider.delete(living)
+            living, refused = list(outcome.known), outcome.refused
             states |= dict.fromkeys(living, _SHUTTING_DOWN)
             self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(instance_ids)})
         for name, (claim, node) in self._drained.items():
+            if instance_ids[name] in refused:
+                self._report_refused(claim, instance_ids[name], refused[instance_ids[name]])
+                self._requeue_sender.requeue(claim, WaitReason.BLOCKED)
+                continue
             if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:
                 finalize_nodeclaim(self._client, claim, node)
                 continue
             if instance_ids[name] in living:
-                self._write_instance_terminating(claim)
+                self._write_instance_terminating(claim, status=True, reason="InstanceTerminating")
             self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
         self._drained.clear()
 
@@ -76,15 +95,25 @@ class InstanceTermination:
         """The states of the instances that EC2 knows."""
         return {i.id: i.state for i in self._cloud_provider.get(instance_ids)} if instance_ids else {}
 
-    def _write_instance_terminating(self, claim: NodeClaim) -> None:
+    def _report_refused(self, claim: NodeClaim, instance: str, why: str) -> None:
+        """Write that EC2 refuses to terminate the instance, with an event when that begins."""
+        message = f"EC2 refuses to terminate instance {instance}: {why}"
+        before = condition(claim.status.conditions, nodeclaim.INSTANCE_TERMINATING)
+        if before is None or before.message != message:
+            self._recorder.record(claim.ref, "Warning", "FailedTerminating", message)
+            self._logger.error("EC2 refuses to terminate an instance", extra={"nodeclaim": claim.name, "why": why})
+        self._write_instance_terminating(claim, status=False, reason="TerminationRefused", message=message)
+
+    def _write_instance_terminating(self, claim: NodeClaim, *, status: bool, reason: str, message: str = "") -> None:
         now = runtime.current().now()
 
         def change(current: NodeClaim) -> NodeClaim:
             conditions = with_condition(
                 current.status.conditions,
                 nodeclaim.INSTANCE_TERMINATING,
-                status=True,
-                reason="InstanceTerminating",
+                status=status,
+                reason=reason,
+                message=message,
                 now=now,
             )
             return replace(current, status=replace(current.status, conditions=conditions))

@@ -6,6 +6,7 @@ What a step is decides :mod:`shared.termination.drain`.
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
     from shared.termination.drain import DrainStep
     from shared.termination.eviction import Evictor
+
+
+_DETACHMENT = timedelta(minutes=1)
+"""Volumes that aren't detached after this time are named in an event: most take seconds."""
 
 
 class Terminator(Struct, kw_only=True):
@@ -87,6 +92,8 @@ class Terminator(Struct, kw_only=True):
             if before is None or before.message != message:
                 self.recorder.record(node.ref, "Warning", "FailedDraining", f"Failed to drain node, {summary}")
                 self.logger.info("Pods can't be evicted now", extra={"nodeclaim": claim.name, "why": blocked})
+        if step.drained and not step.terminate and _waits_long(claim, now=now):
+            self.recorder.record(node.ref, "Warning", "AwaitingVolumeDetachment", f"Drained, but {step.waiting_for}")
         with contextlib.suppress(NotFoundError):
             writes.update_status(
                 self.client,
@@ -94,6 +101,13 @@ class Terminator(Struct, kw_only=True):
                 claim,
                 lambda current: with_drain_conditions(current, step, message, now=now),
             )
+
+
+def _waits_long(claim: NodeClaim, *, now: datetime) -> bool:
+    """Whether volumes have been waited for longer than detaching takes."""
+    before = condition(claim.status.conditions, nodeclaim.VOLUMES_DETACHED)
+    since = before.last_transition_time if before is not None and before.status == "False" else None
+    return since is not None and now - since >= _DETACHMENT
 
 
 def with_drain_conditions(claim: NodeClaim, step: DrainStep, message: str, *, now: datetime) -> NodeClaim:

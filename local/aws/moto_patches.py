@@ -177,7 +177,10 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
 
         def checked(response: Any) -> Any:  # noqa: ANN401 - moto's
             instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - how moto's own read them
-            consistency.check_known(response.ec2_backend.get_multi_instances_by_id(instance_ids))
+            instances = response.ec2_backend.get_multi_instances_by_id(instance_ids)
+            consistency.check_known(instances)
+            if operation == "terminate_instances":
+                _check_unprotected(instances)
             return original(response)
 
         return InstanceResponse, operation, checked
@@ -199,6 +202,15 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         *map(if_known, ("start_instances", "stop_instances", "terminate_instances")),
         (TagResponse, "create_tags", create_tags_if_known),
     ]
+
+
+def _check_unprotected(instances: list[Any]) -> None:
+    """Refuse the whole call, as EC2 does within a zone: moto terminates the instances before the protected one."""
+    from moto.ec2.exceptions import OperationNotPermitted4  # noqa: PLC0415 - slow to import, and only a cloud needs it
+
+    for instance in instances:
+        if instance.disable_api_termination is True:
+            raise OperationNotPermitted4(instance.id)
 
 
 def _listings(consistency: EventualConsistency, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:

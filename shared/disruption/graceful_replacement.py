@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api import nodeclaim
+from shared.api.meta import condition
 from shared.disruption.candidates import all_candidates, disruption_blocker
 from shared.disruption.command import Blocker, Command, MethodResult
+from shared.disruption.disruption_queue import REPLACEMENT_TIMEOUT
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
 if TYPE_CHECKING:
@@ -84,8 +87,24 @@ def _schedulable(
         blockers = {c.name: blocker for c, _ in chosen if (blocker := simulation.blocker(c)) is not None}
         blocked += [c.blocked(blockers[c.name], reason=reason) for c, _ in chosen if c.name in blockers]
         # Without a blocker the pods need a node that isn't initialized yet: wait for it.
+        if not blockers and (late := _late_node(state, simulation.uninitialized_nodes)) is not None:
+            blocked += [c.blocked(late, reason=reason) for c, _ in chosen]
         chosen = [(c, message) for c, message in chosen if c.name not in blockers] if blockers else []
     return [], blocked, None
+
+
+def _late_node(state: DisruptionState, uninitialized: Sequence[str]) -> Blocker | None:
+    """The first of these nodes that should have been initialized long ago, and perhaps never is; None without one."""
+    claims = {name: c for c in state.snapshot.node_claims for name in (c.name, c.status.node_name)}
+    for name in uninitialized:
+        claim = claims.get(name)
+        created = claim.metadata.creation_timestamp if claim is not None else None
+        if claim is not None and created is not None and state.now - created >= REPLACEMENT_TIMEOUT:
+            initialized = condition(claim.status.conditions, nodeclaim.INITIALIZED)
+            why = f": {initialized.message}" if initialized is not None and initialized.message else ""
+            message = f"its pods would go to node {name}, which isn't initialized{why}"
+            return Blocker(message=message, by=f"NodeClaim {claim.name}")
+    return None
 
 
 def validate(command: Command, state: DisruptionState) -> str:

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 class SimulationResult:
     """The new ``node_claims`` that are needed, and why pods (namespace/name) are ``unschedulable``.
 
-    ``needs_uninitialized_nodes``: a pod would go to a node that isn't initialized yet, and may never be.
+    ``uninitialized_nodes``: pods would go to these nodes, which aren't initialized yet, and may never be.
     ``nodes_with_chunks``: the removed nodes that have room of CapacityBuffers, if no other node would have it.
     """
 
     node_claims: tuple[PlannedNodeClaim, ...] = ()
     unschedulable: Mapping[str, str] = field(default_factory=dict)
-    needs_uninitialized_nodes: bool = False
+    uninitialized_nodes: tuple[str, ...] = ()
     nodes_with_chunks: frozenset[str] = frozenset()
 
     @property
     def all_scheduled(self) -> bool:
         """Whether all pods and chunks have a node that is initialized or will be launched for them."""
-        return not (self.unschedulable or self.needs_uninitialized_nodes or self.nodes_with_chunks)
+        return not (self.unschedulable or self.uninitialized_nodes or self.nodes_with_chunks)
 
     def blocker(self, candidate: Candidate) -> Blocker | None:
         """The first of the candidate's pods that can't be scheduled elsewhere, and why; None when all can.
@@ -81,8 +81,10 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
     return SimulationResult(
         node_claims=decision.new_node_claims,
         unschedulable={key: errors[key].message for key in sorted(moved_pods & errors.keys())},
-        needs_uninitialized_nodes=any(
-            name not in initialized and moved_pods.intersection(pods) for name, pods in decision.existing_nodes.items()
+        uninitialized_nodes=tuple(
+            name
+            for name, pods in sorted(decision.existing_nodes.items())
+            if name not in initialized and moved_pods.intersection(pods)
         ),
         nodes_with_chunks=removed_nodes & state.chunks.keys() if loses_chunks else frozenset(),
     )

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         LaunchRequest,
         LaunchResult,
         ResolvedNodePools,
+        Terminations,
     )
     from shared.cluster.connect import ClusterInfo
     from shared.commitments.commitment import Commitments
@@ -175,8 +176,8 @@ class EC2CloudProvider(Struct, kw_only=True):
 
         return instance_power.stop(instance_ids)
 
-    def delete(self, instance_ids: Sequence[str]) -> tuple[str, ...]:
-        """Terminate the instances; returns those that EC2 knew."""
+    def delete(self, instance_ids: Sequence[str]) -> Terminations:
+        """Terminate the instances; those that EC2 doesn't know are left out."""
         return instances.terminate(instance_ids)
 
     def get(self, instance_ids: Sequence[str]) -> tuple[Instance, ...]:

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from shared import aws
 from shared.api import labels
 from shared.aws import error_code
-from shared.cloud_provider import Instance
+from shared.cloud_provider import Instance, Terminations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,16 @@ _MAX_FILTER_VALUES = 200
 _MAX_TERMINATED_A_CALL = 500
 """EC2 takes 1,000 instance ids in a call, and recommends fewer."""
 _NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+_REFUSED = frozenset(
+    {
+        "IncorrectInstanceState",
+        "IncorrectState",
+        "OperationNotPermitted",
+        "UnauthorizedOperation",
+        "UnsupportedOperation",
+    }
+)
+"""What is wrong with one instance: it is protected against termination, or a policy protects it."""
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
@@ -65,42 +75,42 @@ def get(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[I
     return tuple(sorted(instances, key=lambda i: i.id))
 
 
-def terminate(instance_ids: Sequence[str]) -> tuple[str, ...]:
-    """Terminate the instances, in batches; returns those that EC2 knew.
+def terminate(instance_ids: Sequence[str]) -> Terminations:
+    """Terminate the instances, in batches.
 
-    EC2 rejects a whole batch for one unknown id, so unknown ids are removed and the rest is sent again.
+    EC2 rejects a whole batch for one id that it doesn't know, or that it refuses to terminate. These are removed, and
+    the rest is sent again.
 
     Raises:
-        ClientError: EC2 returned another error; terminating again is harmless.
+        ClientError: EC2 returned an error that is about no instance; terminating again is harmless.
     """
     known: list[str] = []
+    refused: dict[str, str] = {}
     unique = list(dict.fromkeys(instance_ids))
     for start in range(0, len(unique), _MAX_TERMINATED_A_CALL):
-        known += _terminate_batch(unique[start : start + _MAX_TERMINATED_A_CALL])
-    return tuple(known)
+        known += _terminate_batch(unique[start : start + _MAX_TERMINATED_A_CALL], refused)
+    return Terminations(known=tuple(known), refused=refused)
 
 
-def _terminate_batch(batch: list[str]) -> list[str]:
+def _terminate_batch(batch: list[str], refused: dict[str, str]) -> list[str]:
+    """Terminate the instances; returns those that EC2 knew, without the ``refused`` ones, which are added there."""
     while batch:
         try:
             aws.ec2().terminate_instances(InstanceIds=batch)
         except ClientError as error:
-            if error_code(error) not in _NOT_FOUND:
+            code, message = error_code(error), error.response["Error"].get("Message", "")
+            if code not in _NOT_FOUND | _REFUSED:
                 raise
-            unknown = set(_INSTANCE_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
-            if not unknown:
-                return _terminate_each(batch)
-            batch = [i for i in batch if i not in unknown]
+            named = set(_INSTANCE_ID.findall(message)) & set(batch)
+            if not named and len(batch) > 1:
+                return [known for instance_id in batch for known in _terminate_batch([instance_id], refused)]
+            named = named or set(batch)
+            if code in _REFUSED:
+                refused.update(dict.fromkeys(named, f"{code}: {message}"))
+            batch = [i for i in batch if i not in named]
         else:
             return batch
     return []
-
-
-def _terminate_each(batch: list[str]) -> list[str]:
-    """Terminate the instances one by one, because the error doesn't name the unknown ids."""
-    if len(batch) == 1:
-        return []
-    return [known for instance_id in batch for known in _terminate_batch([instance_id])]
 
 
 def _cluster_filter(cluster_name: str) -> FilterTypeDef:

@@ -141,7 +141,9 @@ def drain_step(
         return _step_for_pods(claim, drainable, deadline, now)
     attached = sorted(_detachable_volumes(attachments, pods, volume_of))
     if attached:
-        waiting_for = f"volume {attached[0]} is waiting to be detached"
+        count, example = len(attached), attached[0]
+        subject = f"{count} volumes, such as {example}, are" if count > 1 else f"volume {example} is"
+        waiting_for = f"{subject} waiting to be detached"
         return DrainStep(waiting_for=waiting_for, drained=True, requeue_by=deadline)
     return DrainStep(drained=True, terminate=True)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
+from local.faults import Fault
 from local.kubernetes import kinds
 from local.world import World, sample_objects
 from tests.e2e.hostile_bounds import shutdown_delay
@@ -101,6 +102,21 @@ def test_a_node_stays(world: World, holder: str) -> None:
     assert sizes(only_group())[1] == 2
     assert all_run(world, 2)
     assert world.failures() == []
+
+
+def test_a_node_whose_instance_cannot_be_terminated_takes_pods_again(world: World) -> None:
+    _, underused = two_nodes(world)
+    denied = Fault(code="AccessDenied", status=403, message="denied by a policy")
+    world.faults.inject_aws("auto-scaling", "TerminateInstanceInAutoScalingGroup", denied, times=1000)
+
+    def is_given_up() -> bool:
+        messages = [e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "ScaleDownFailed"]
+        return any("its instance couldn't be terminated" in message for message in messages)
+
+    world.run_until(is_given_up, limit=30 * MINUTE)
+    (node,) = [n for n in world.nodes() if n["metadata"]["name"] == underused]
+    assert "ToBeDeletedByClusterAutoscaler" not in {t["key"] for t in node["spec"].get("taints") or ()}
+    assert sizes(only_group())[1] == 2
 
 
 def only_group() -> str:
