@@ -17,6 +17,7 @@ from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
 from shared.plurals import plural
 from shared.scheduling.decision import UnschedulableReason
+from shared.scheduling.rules.host_ports import format_ports
 from shared.scheduling.rules.requirements import node_selector_requirements
 from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.scheduling.state.min_values import distinct_values
@@ -284,7 +285,7 @@ def _failed_pod_rule(group: PendingGroup, state: FinalState) -> str:
         term = pod_group.affinity[0]
         return f"pod affinity not satisfied: no capacity where pods that match {_selector(term)} run"
     if pod_group.ports:
-        return "its host ports are in use"
+        return f"its host ports are in use: {format_ports(pod_group.ports)}"
     return "blocked by other pods' anti-affinity or by the NodePool's limits"
 
 

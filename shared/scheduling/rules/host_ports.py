@@ -35,3 +35,15 @@ def ports_conflict(a: Iterable[HostPort], b: Iterable[HostPort]) -> bool:
         for protocol, address, port in a
         for protocol_b, address_b, port_b in ports
     )
+
+
+def format_ports(ports: Iterable[HostPort]) -> str:
+    """The ports for messages.
+
+    >>> format_ports({("TCP", "", 8080), ("UDP", "10.0.0.9", 53)})
+    '53/UDP of 10.0.0.9, 8080/TCP'
+    """
+    ordered = sorted((number, protocol, address) for protocol, address, number in ports)
+    return ", ".join(
+        f"{number}/{protocol}{f' of {address}' if address else ''}" for number, protocol, address in ordered
+    )

@@ -55,7 +55,8 @@ def test_container_ports_of_a_daemon_set_on_the_host_network_are_host_ports(
     pod["spec"]["containers"][0]["ports"] = [wanted]
     decision = decide(clusters.document(clusters.pool(), agent, [pod]))
     assert bool(decision["nodeClaims"]) == fits
-    assert fits or "host ports are in use" in decision["errors"]["default/api-0000"]
+    named = f"host ports are in use: {wanted.get('hostPort')}/{wanted.get('protocol', 'TCP')}"
+    assert fits or named in decision["errors"]["default/api-0000"]
 
 
 def test_ports_of_a_daemon_set_on_its_own_network_are_no_host_ports(decide: Decide, clusters: ModuleType) -> None:
