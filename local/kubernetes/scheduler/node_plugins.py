@@ -37,6 +37,8 @@ _UNRESOLVABLE = (
     UNTOLERATED_TAINT,
     UNALLOCATED_CLAIMS,
     "node(s) didn't match PersistentVolume's node affinity",
+    "node(s) didn't find available persistent volumes to bind",
+    "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
 
 

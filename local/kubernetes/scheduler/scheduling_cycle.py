@@ -289,6 +289,7 @@ _PLUGINS = {
     node_plugins.NODE_PORTS: queueing_hints.NODE_PORTS,
     volume_plugins.MAX_VOLUME_COUNT: queueing_hints.NODE_VOLUME_LIMITS,
     volume_plugins.NODE_AFFINITY_CONFLICT: queueing_hints.VOLUME_BINDING,
+    volume_plugins.VOLUME_NOT_FOUND: queueing_hints.VOLUME_BINDING,
     volume_plugins.NO_VOLUME_TO_BIND: queueing_hints.VOLUME_BINDING,
     topology_plugins.TOPOLOGY_SPREAD: queueing_hints.POD_TOPOLOGY_SPREAD,
     topology_plugins.TOPOLOGY_SPREAD_LABEL: queueing_hints.POD_TOPOLOGY_SPREAD,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from local.kubernetes.scheduler.pod_signature import PodSignature
 
 NODE_AFFINITY_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+VOLUME_NOT_FOUND = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 MAX_VOLUME_COUNT = "node(s) exceed max volume count"
 CLAIM_IN_USE = (
@@ -109,7 +110,9 @@ class VolumeBinder:
             claim = self.claims[signature.namespace, name]
             if is_bound(claim):
                 volume = self.volumes.get(claim["spec"]["volumeName"])
-                if volume is None or not is_reachable(volume, node_info):
+                if volume is None:
+                    return (VOLUME_NOT_FOUND,)
+                if not is_reachable(volume, node_info):
                     return (NODE_AFFINITY_CONFLICT,)
             elif not self._can_bind(claim, node_info):
                 return (NO_VOLUME_TO_BIND,)

@@ -1,6 +1,6 @@
 """Volumes that exist on one node: their pods run there or nowhere, and no node is bought for them.
 
-kube-scheduler refuses every other node ("had volume node affinity conflict").
+kube-scheduler refuses every other node ("didn't match PersistentVolume's node affinity").
 """
 
 from __future__ import annotations
