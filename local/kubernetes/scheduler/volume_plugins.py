@@ -131,8 +131,8 @@ class VolumeBinder:
         return min(candidates, key=lambda v: (_capacity(v), v["metadata"]["name"]), default=None)
 
     def _can_bind(self, claim: Obj, node_info: NodeInfo) -> bool:
-        """Whether the unbound claim gets a volume on the node; only there, once a node is selected."""
-        if selected_node(claim) not in {"", node_info.name}:
+        """Whether the unbound claim gets a volume on the node; only there, once it is provisioned for that node."""
+        if selected_node(claim) not in {"", node_info.name} and self._is_provisioned(claim):
             return False
         return self.find_matching_volume(claim, node_info) is not None or self._can_provision(claim, node_info)
 
@@ -140,9 +140,13 @@ class VolumeBinder:
         storage_class = self.class_of(claim)
         return storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
+    def _is_provisioned(self, claim: Obj) -> bool:
+        storage_class = self.class_of(claim)
+        return storage_class is not None and storage_class.provisioner != NO_PROVISIONER
+
     def _can_provision(self, claim: Obj, node_info: NodeInfo) -> bool:
         storage_class = self.class_of(claim)
-        if storage_class is None or storage_class.provisioner == NO_PROVISIONER:
+        if storage_class is None or not self._is_provisioned(claim):
             return False
         terms = storage_class.allowed_topologies
         return not terms or any(

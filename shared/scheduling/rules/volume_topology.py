@@ -161,8 +161,11 @@ class Storage(Struct, eq=False, dict=True):
             raise VolumeError(f"PersistentVolumeClaim {key} has lost its PersistentVolume")
         if not claim.spec.volume_name:
             annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
-            unbound = self._unbound(key, replace(claim.spec, storage_class_name=annotated), ephemeral=ephemeral)
-            return self._on_selected_node(claim, key, unbound[0]), unbound[1]
+            spec = replace(claim.spec, storage_class_name=annotated)
+            topologies, mounted_volume = self._unbound(key, spec, ephemeral=ephemeral)
+            if mounted_volume[0] != _NO_PROVISIONER:
+                topologies = self._on_selected_node(claim, key, topologies)
+            return topologies, mounted_volume
         volume = self.volumes.get(claim.spec.volume_name)
         if volume is None:
             raise VolumeError(
