@@ -21,7 +21,9 @@ def deployment(
     **pod: Any,  # noqa: ANN401 - any of a pod's fields
 ) -> Json:
     """A Deployment of pods with one container and the label ``app``; ``annotations`` are those of the pods."""
-    container = {"name": "c", "image": "x", "resources": {"requests": dict(requests)}}
+    devices = {name: amount for name, amount in requests.items() if "/" in name}  # which need limits
+    resources = {"requests": dict(requests), **({"limits": devices} if devices else {})}
+    container = {"name": "c", "image": "x", "resources": resources}
     template = {
         "metadata": {"labels": {"app": name}, "annotations": dict(annotations or {})},
         "spec": {"containers": [container], **pod},

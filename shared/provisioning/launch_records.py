@@ -21,7 +21,7 @@ from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.decision_log import LaunchRecord
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets
+from shared.scheduling.state.daemonsets import may_be_ignored
 
 _MAX_EVENTS = 100
 """How many pods get an event in one run; the next run continues."""
@@ -201,7 +201,10 @@ def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger)
     Where nodes are launched, also on the DaemonSets that they keep no room for.
     """
     _report_pools(scheduled, recorder, logger)
-    if scheduled.decision.new_node_claims:
+    if scheduled.decision.new_node_claims and may_be_ignored(scheduled.snapshot):
+        # Imported here: in most clusters, no DaemonSet is ignored.
+        from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets  # noqa: PLC0415
+
         for ref, message in ignored_daemon_sets(scheduled.snapshot, scheduled.resolved_pools.instance_types):
             recorder.record(ref, "Warning", "DaemonSetIgnored", message)
     # Not on pods that still run on a leaving node.

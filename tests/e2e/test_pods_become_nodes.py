@@ -175,7 +175,8 @@ def test_pods_of_a_class_without_a_provisioner_run_in_the_zones_of_its_volumes(s
     for i, zone in enumerate(("us-east-1b", "us-east-1c")):
         term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]}
         common = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"]}
-        volume = {"capacity": {"storage": "5Gi"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+        affinity = {"required": {"nodeSelectorTerms": [term]}}
+        volume = {"capacity": {"storage": "5Gi"}, "nodeAffinity": affinity, "local": {"path": "/mnt/data"}}
         claim = {"resources": {"requests": {"storage": "5Gi"}}}
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
         mounted = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-{i}"}}

@@ -128,7 +128,8 @@ class _Struct:
         """The paths of unknown fields in the value and below."""
         if not isinstance(value, dict):
             return []
-        paths = [f"{path}.{name}".lstrip(".") for name in value if name not in self._fields]
+        # "$patch" and the like are directives of a strategic merge patch.
+        paths = [f"{path}.{name}".lstrip(".") for name in value if name not in self._fields and name[:1] != "$"]
         for name, inner in value.items():
             if isinstance(field := self._fields.get(name), (_Struct, _ListOf, _MapOf)):
                 paths += field.unknown(inner, f"{path}.{name}")

@@ -285,7 +285,8 @@ class StandardStorage(ObjectStorage, ABC):
         admission.on_update(kind, new, old, self, subresource)
         if subresource == "resize":
             self._check_valid(kind, new, pod_strategy.validate_resize(new, old))
-        self._check_valid(kind, new, validation.validate(kind, new, old, self.definition(kind)))
+        else:
+            self._check_valid(kind, new, validation.validate(kind, new, old, self.definition(kind)))
         if subresource != "status" and kind.tracks_generation and object_meta.changes_generation(kind, new, old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if new == self._in_version(kind, old):

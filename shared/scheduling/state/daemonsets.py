@@ -92,6 +92,11 @@ def unreadable_daemon_sets(snapshot: Snapshot) -> Mapping[ObjectRef, str]:
     return _read(snapshot).unreadable if snapshot.daemon_sets else {}
 
 
+def may_be_ignored(snapshot: Snapshot) -> bool:
+    """Whether new nodes might keep no room for a DaemonSet: one is unreadable, or requests what not every node has."""
+    return bool(unreadable_daemon_sets(snapshot)) or any(pod.devices for pod in daemon_set_pods(snapshot))
+
+
 class _DaemonSets(Struct, kw_only=True, eq=False):
     pods: tuple[DaemonSetPod, ...]
     unreadable: Mapping[ObjectRef, str]

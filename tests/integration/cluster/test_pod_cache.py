@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from local.kubernetes import kinds
 from local.kubernetes.apiserver.http import Response
 from shared import runtime
 from shared.api.kubernetes import Pod
@@ -176,9 +177,10 @@ def test_a_small_cluster_is_listed_each_time(client: Client, add_pod: Callable[.
 
 
 def test_an_invalid_pod_is_reported_until_it_is_valid(
-    client: Client, pods: PodCache, add_pod: Callable[..., None]
+    client: Client, pods: PodCache, add_pod: Callable[..., None], server: Server
 ) -> None:
-    client.patch(path("b0", "status"), {"status": {"startTime": 7}})
+    valid = server.store.get(kinds.PODS, "b0", namespace="default")
+    server.store.write(kinds.PODS, {**valid, "status": {"startTime": 7}}, valid)  # past the rules: of a later version
     add_pod("new")
     listed_pods = pods.read()
     assert [str(invalid.ref) for invalid in listed_pods.invalid] == ["Pod default/b0"]

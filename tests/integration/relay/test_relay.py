@@ -128,8 +128,8 @@ def test_an_expired_watch_is_replaced_by_a_list_that_shows_the_changes(world: Wo
 
 def test_an_invalid_object_does_not_stop_the_others(world: World) -> None:
     world.add_pod("bad", unschedulable=False)
-    odd = {"status": {"conditions": "none"}}
-    world.store.patch(kinds.PODS, "bad", odd, namespace="default", subresource="status")
+    bad = world.store.get(kinds.PODS, "bad", namespace="default")
+    world.store.write(kinds.PODS, {**bad, "status": {"conditions": "none"}}, bad)  # past the rules: of a later version
     world.add_pod("web")
     assert world.sent_hints() == [UNSCHEDULABLE_WEB]
 
