@@ -84,7 +84,7 @@ def terminate(instance_ids: Sequence[str]) -> Terminations:
     the rest is sent again.
 
     Raises:
-        ClientError: EC2 returned an error that is about no instance; terminating again is harmless.
+        ClientError: EC2 returned an error that is about no single instance; terminating again is harmless.
     """
     known: list[str] = []
     refused: dict[str, str] = {}
