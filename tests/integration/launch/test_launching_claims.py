@@ -310,7 +310,7 @@ def test_a_missing_right_ends_the_termination_of_many_instances_after_few_calls(
         error = {"Code": "UnauthorizedOperation", "Message": "You are not authorized to perform this operation."}
         return SimpleNamespace(status_code=403), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 403}}
 
-    aws.ec2().meta.events.register("before-call.ec2.TerminateInstances", deny)
+    aws.ec2().meta.events.register("before-call.ec2.TerminateInstances", deny)  # type: ignore[arg-type] # an answer
 
     with pytest.raises(ClientError, match="UnauthorizedOperation"):
         terminate([f"i-{number:017x}" for number in range(400)])
