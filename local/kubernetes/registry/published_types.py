@@ -48,8 +48,10 @@ class _WrongTypeError(Exception):
         super().__init__(f"json: cannot unmarshal {what} into Go struct field {path.lstrip('.')}")
 
 
-def decode(kind: Kind, obj: Obj) -> Obj:
+def decode(kind: Kind, obj: Obj, before: Obj | None = None) -> Obj:
     """The object with the fields of its kind. Of a custom kind, only metadata is decoded: it has a schema of its own.
+
+    ``before`` is the object as it is stored: parts that are equal there need no decoding.
 
     Raises:
         ApiError: 400, a value can't be decoded.
@@ -57,11 +59,17 @@ def decode(kind: Kind, obj: Obj) -> Obj:
     struct = _struct_of(kind)
     if struct is None:
         return decode_metadata(kind, obj)
+    known = before or {}
+    changed = {name: part for name, part in obj.items() if name not in known or known[name] != part}
     try:
-        decoded: Obj = struct(obj, "")
+        decoded: Obj = struct(changed, "")
     except _WrongTypeError as error:
         raise _bad_request(kind, error) from None
-    return decoded
+    return {
+        name: decoded[name] if name in changed else part
+        for name, part in obj.items()
+        if name not in changed or name in decoded
+    }
 
 
 def decode_metadata(kind: Kind, obj: Obj) -> Obj:

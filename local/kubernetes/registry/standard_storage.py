@@ -264,7 +264,7 @@ class StandardStorage(ObjectStorage, ABC):
         return scale.with_scale(kind, old, scale_obj, self.definition(kind))
 
     def _update(self, kind: Kind, old: Obj, new: Obj, *, subresource: str, dry_run: bool) -> Obj:
-        new = published_types.decode(kind, new)
+        new = published_types.decode(kind, new, old)
         meta, before = dict(new.get("metadata") or {}), old["metadata"]
         new = {**new, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
         name = before["name"]
