@@ -54,7 +54,8 @@ def test_a_zonal_volume_makes_the_group_of_its_zone_grow(world: World) -> None:
     groups = {zone: managed_node_group(world, f"in-{zone}", zones=[zone]) for zone in (first, second)}
     term = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [second]}]}
     common = {"storageClassName": "", "accessModes": ["ReadWriteOnce"]}
-    disk = {"capacity": {"storage": "5Gi"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
+    csi = {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}
+    disk = {"capacity": {"storage": "5Gi"}, "csi": csi, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
     claimed = {"claimRef": {"namespace": "default", "name": "data"}}
     world.apply(
         [
