@@ -50,9 +50,9 @@ test-all: $(READY) ## the long tests too: large clusters, every crash, and all e
 	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not kind" tests/e2e $(ARGS)
 
 .PHONY: test-real
-test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file)
+test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)
 	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
-		$(BIN)/python -m pytest -n $(if $(filter command line,$(origin KUBECONFIG)),0,2) -m real tests/real $(ARGS)
+		$(BIN)/python -m pytest -n $(if $(filter command line,$(origin KUBECONFIG)),0,2) -m "real and not long" tests/real $(ARGS)
 
 .PHONY: control-plane
 control-plane: $(READY) ## the real control plane for test-real, built by Go (ten minutes once)

@@ -18,8 +18,8 @@ from tests.real.differential.input_comparisons import EvictionComparison, Object
 if TYPE_CHECKING:
     from pathlib import Path
 
-OBJECTS = 1500
-EVICTION_SEEDS = range(4)
+OBJECTS = 1000
+EVICTION_SEEDS = range(3)
 
 
 def test_generated_objects_and_evictions_are_judged_alike(kubeconfig: Path | None) -> None:

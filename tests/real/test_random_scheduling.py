@@ -12,7 +12,7 @@ from tests.real.differential.input_comparisons import PlacementComparison
 if TYPE_CHECKING:
     from tests.real.scheduling import RealCluster
 
-SEEDS = range(3)
+SEEDS = range(2)
 PLACEMENTS_EACH = 96
 
 

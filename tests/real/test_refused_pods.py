@@ -6,6 +6,8 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.kubernetes import kinds
 from local.world import sample_objects
 
@@ -39,6 +41,7 @@ def on_host_network(port: int) -> Obj:
     return agent
 
 
+@pytest.mark.long
 def test_no_node_is_launched_for_a_port_that_a_daemon_set_on_the_host_network_takes(world: World) -> None:
     wanting = sample_objects.deployment("wanting", 1, REQUESTS)
     wanting["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": PORT}]
@@ -57,6 +60,7 @@ def test_no_node_is_launched_for_a_port_that_a_daemon_set_on_the_host_network_ta
     assert any("free ports" in message for message in messages(world, "wanting", "default-scheduler"))
 
 
+@pytest.mark.long
 def test_a_pod_that_two_nodes_of_its_own_plan_refused_gets_no_third(world: World) -> None:
     world.apply(sample_objects.deployment("web", 1, REQUESTS))
     launched: set[str] = set()

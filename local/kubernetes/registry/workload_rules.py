@@ -141,9 +141,9 @@ def _is_generated(job: Obj) -> bool:
 
 
 def _percent_or_count(value: int | str) -> int:
-    """The number of an absolute number or a percentage; 0 if it is neither."""
+    """The number of an absolute number, also as a text, or of a percentage; 0 if it is neither."""
     digits = str(value).removesuffix("%")
-    return int(digits) if digits.isdigit() and (isinstance(value, int) or value.endswith("%")) else 0
+    return int(digits) if digits.isdigit() else 0
 
 
 def _job(obj: Obj, *, is_new: bool) -> Causes:
