@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from botocore.exceptions import ClientError
 
 from shared import aws
 from shared.api import labels
@@ -299,22 +297,6 @@ def test_the_clusters_instances_are_listed_and_terminated_by_id(account: Account
     assert set(terminate(ids).known) == {instances[0].id, instances[1].id}
     assert len(account.running()) == 1
     assert terminate(["i-00000000000000000"]).known == ()
-
-
-@pytest.mark.usefixtures("account")
-def test_a_missing_right_ends_the_termination_of_many_instances_after_few_calls() -> None:
-    calls = []
-
-    def deny(**_: object) -> tuple[SimpleNamespace, dict[str, Any]]:
-        calls.append("TerminateInstances")
-        error = {"Code": "UnauthorizedOperation", "Message": "You are not authorized to perform this operation."}
-        return SimpleNamespace(status_code=403), {"Error": error, "ResponseMetadata": {"HTTPStatusCode": 403}}
-
-    aws.ec2().meta.events.register("before-call.ec2.TerminateInstances", deny)  # type: ignore[arg-type] # an answer
-
-    with pytest.raises(ClientError, match="UnauthorizedOperation"):
-        terminate([f"i-{number:017x}" for number in range(400)])
-    assert len(calls) < 60
 
 
 def test_a_repeated_launch_finds_its_spot_instances_even_if_it_would_launch_on_demand_now(
