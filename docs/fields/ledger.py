@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -49,12 +49,18 @@ class Decision:
 
 
 @cache
+def _documents() -> tuple[dict[str, Any], ...]:
+    """The contents of the files of decisions, in the order of their names."""
+    return tuple(yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_DECISIONS.glob("*.yaml")))
+
+
+@cache
 def decisions() -> tuple[Decision, ...]:
     """All decisions, in the order of their files."""
     return tuple(
         Decision(kind, pattern, group, why)
-        for path in sorted(_DECISIONS.glob("*.yaml"))
-        for kind, groups in yaml.safe_load(path.read_text(encoding="utf-8")).items()
+        for document in _documents()
+        for kind, groups in document.items()
         for group in GROUPS
         for why, patterns in groups.get(group, {}).items()
         for pattern in patterns
@@ -64,9 +70,7 @@ def decisions() -> tuple[Decision, ...]:
 @cache
 def kinds() -> frozenset[str]:
     """The kinds and shared types with decisions, of which those without fields of their own have none."""
-    return frozenset(
-        kind for path in _DECISIONS.glob("*.yaml") for kind in yaml.safe_load(path.read_text(encoding="utf-8"))
-    )
+    return frozenset(kind for document in _documents() for kind in document)
 
 
 def deciding(field: Field) -> tuple[Decision, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from local.kubernetes import errors
-from local.kubernetes.registry.quantities import canonical_quantity
+from local.kubernetes.registry.quantities import INT64_MAX, canonical_quantity
 from shared.api.quantity import QuantityError, exact_quantity
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 FILE = Path(__file__).with_name("published_types.json")
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-_LARGEST = 2**63 - 1
 _BITS = {"int32": 31, "int64": 63}
 _TIME_TYPES = {
     f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}": precision
@@ -270,8 +269,8 @@ def _resource_quantity(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
     """A quantity of a resource, which is rounded up to thousandths and has at most the size of an int64."""
     text = _quantity(value, path)
     exact = exact_quantity(text) * 1000
-    if text.endswith("i") and exact > _LARGEST * 1000:
-        return str(_LARGEST)
+    if text.endswith("i") and exact > INT64_MAX * 1000:
+        return str(INT64_MAX)
     return text if exact.denominator == 1 else str(canonical_quantity(f"{math.ceil(exact)}m"))
 
 

@@ -7,31 +7,15 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shared.api.quantity import QuantityError, exact_quantity
-
-if TYPE_CHECKING:
-    from local.kubernetes.objects import Obj
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _SMALLEST, _LARGEST = -9, 18
+INT64_MAX = 2**63 - 1
 _KIBI, _KILO = 1024, 1000
-
-
-def canonical_quantities(quantities: Any) -> Any:  # noqa: ANN401 (JSON)
-    """The map with each quantity in its canonical text; a value that is no quantity stays as it is."""
-    if not isinstance(quantities, dict):
-        return quantities
-    return {name: canonical_quantity(value) for name, value in quantities.items()}
-
-
-def set_canonical(obj: Obj, *names: str) -> None:
-    """Write these fields' quantities in their canonical texts, in place."""
-    for name in names:
-        if name in obj:
-            obj[name] = canonical_quantities(obj[name])
 
 
 def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 (JSON)

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes.registry import field_rules as rules
+from local.kubernetes.registry.quantities import INT64_MAX
 from shared.api.quantity import QuantityError, exact_quantity
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ _STANDARD = (
     | {f"{part}.{name}" for part in ("requests", "limits") for name in _OF_CONTAINERS}
 )
 HUGE_PAGES = "hugepages-"
-_LARGEST = 2**63 - 1
-"""Of Go's int64, at which larger thousandths end."""
 _OWN_GROUP = "kubernetes.io/"
 
 
@@ -156,7 +155,7 @@ def _is_extended(name: str) -> bool:
 def _is_whole(exact: Fraction, quantity: str) -> bool:
     """Whether the quantity has no fraction. A binary one of more thousandths than an int64 holds counts as broken."""
     thousandths = math.ceil(exact * 1000)
-    return thousandths % 1000 == 0 and (thousandths <= _LARGEST or not quantity.endswith("i"))
+    return thousandths % 1000 == 0 and (thousandths <= INT64_MAX or not quantity.endswith("i"))
 
 
 def _is_divisible(exact: Fraction, page_size: str) -> bool:
@@ -165,7 +164,7 @@ def _is_divisible(exact: Fraction, page_size: str) -> bool:
         size = math.ceil(exact_quantity(page_size))
     except QuantityError:
         return False
-    return size > 0 and (exact > _LARGEST or math.ceil(exact) % size == 0)
+    return size > 0 and (exact > INT64_MAX or math.ceil(exact) % size == 0)
 
 
 def _is_huge_pages(name: str) -> bool:
