@@ -55,8 +55,8 @@ def after_validation(kind: Kind, new: Obj) -> None:
     """
     if kind.resource == kinds.PODS.resource:
         runtime_classes.check_overhead(new)
-    elif kind.resource == kinds.JOBS.resource and not new["metadata"].get("labels"):
-        new["metadata"]["labels"] = dict(new["spec"]["template"]["metadata"]["labels"])
+    elif kind.resource == kinds.JOBS.resource:
+        _label_like_pods(new)
 
 
 def _admit(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
@@ -88,8 +88,7 @@ def _complete_secret(secret: Obj) -> None:
 def _label_job(job: Obj) -> None:
     """Give a new job its selector, and its pods' labels."""
     spec, metadata = job["spec"], job["metadata"]
-    if not metadata.get("labels") and (labels := ((spec.get("template") or {}).get("metadata") or {}).get("labels")):
-        metadata["labels"] = dict(labels)
+    _label_like_pods(job)
     if spec["manualSelector"]:
         return
     uid, name = metadata["uid"], metadata["name"]
@@ -105,6 +104,13 @@ def _label_job(job: Obj) -> None:
     template = spec.setdefault("template", {})
     own = template.get("metadata") or {}
     template["metadata"] = {**own, "labels": {**labels, **(own.get("labels") or {})}}
+
+
+def _label_like_pods(job: Obj) -> None:
+    """Give a Job without labels those of its template."""
+    labels = ((job["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
 
 
 def _with_not_ready_taint(taints: list[Obj]) -> list[Obj]:

@@ -20,7 +20,6 @@ from local.kubernetes.registry import (
     deletion,
     object_meta,
     patches,
-    pod_strategy,
     published_types,
     scale,
     server_side_apply,
@@ -283,10 +282,8 @@ class StandardStorage(ObjectStorage, ABC):
         new = admission.prepare_for_update(kind, new, old, subresource)
         new["metadata"] = object_meta.without_empty_fields(new["metadata"])
         admission.on_update(kind, new, old, self, subresource)
-        if subresource == "resize":
-            self._check_valid(kind, new, pod_strategy.validate_resize(new, old))
-        else:
-            self._check_valid(kind, new, validation.validate(kind, new, old, self.definition(kind)))
+        definition = self.definition(kind)
+        self._check_valid(kind, new, validation.validate(kind, new, old, definition, subresource=subresource))
         if subresource != "status" and kind.tracks_generation and object_meta.changes_generation(kind, new, old):
             new["metadata"]["generation"] = before.get("generation", 0) + 1
         if new == self._in_version(kind, old):

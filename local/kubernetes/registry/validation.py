@@ -38,11 +38,15 @@ _METADATA_LAST = frozenset((kinds.POD_DISRUPTION_BUDGETS.resource, kinds.LEASES.
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 
 
-def validate(kind: Kind, new: Obj, old: Obj | None, definition: Definition | None) -> list[Cause]:
-    """The errors of the object; ``old`` is None for a new object."""
+def validate(
+    kind: Kind, new: Obj, old: Obj | None, definition: Definition | None, *, subresource: str = ""
+) -> list[Cause]:
+    """The errors of the object; ``old`` is None for a new object. ``subresource``: which an update changes."""
     metadata = object_meta.validate(kind, new["metadata"], None if old is None else old["metadata"])
     if definition is not None:
         return [*metadata, *definition.validate(new, old, is_blocked=blocks_rules(metadata))]
+    if subresource == "resize" and old is not None:
+        return [*metadata, *pod_strategy.validate_resize(new, old)]
     body = _body(kind, new, old)
     is_last = old is None and kind.resource in _METADATA_LAST
     return body if is_last and body else [*metadata, *body]

@@ -106,3 +106,23 @@ def test_pods(store: Store, spec: dict[str, Any], errors: list[str]) -> None:
 )  # fmt: skip
 def test_other_kinds(store: Store, kind: kinds.Kind, body: dict[str, Any], errors: list[str]) -> None:
     assert causes(store, kind, body) == errors
+
+
+def test_a_job_with_a_selector_of_its_own_and_no_labels_is_accepted(store: Store) -> None:
+    template = {"spec": {"containers": [{"name": "main", "image": "web:1"}], "restartPolicy": "Never"}}
+    spec = {"manualSelector": True, "selector": {}, "template": template}
+
+    created = store.create(kinds.JOBS, {"metadata": {"name": "x"}, "spec": spec})
+
+    assert "labels" not in created["metadata"]
+
+
+def test_a_resize_is_refused_for_its_metadata_too(store: Store) -> None:
+    pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+    store.create(kinds.PODS, pod)
+
+    labels = {"metadata": {"labels": {"a b": "c"}}}
+    with pytest.raises(ApiError) as error:
+        store.patch(kinds.PODS, "x", labels, namespace="default", subresource="resize", patch_type="merge")
+
+    assert error.value.details["causes"][0]["field"] == "metadata.labels"
