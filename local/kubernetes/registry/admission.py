@@ -36,7 +36,8 @@ def on_create(kind: Kind, obj: Obj, storage: ObjectStorage) -> None:
     if kind.resource == kinds.PODS.resource:
         pod_strategy.default_spec(obj.setdefault("spec", {}))
         pod_strategy.default_pod_only(obj["spec"])
-        runtime_classes.admit(obj, storage.list(kinds.RUNTIME_CLASSES))
+        if "runtimeClassName" in obj["spec"]:
+            runtime_classes.admit(obj, storage.list(kinds.RUNTIME_CLASSES))
         limit_ranger.admit(obj, storage.list(kinds.LIMIT_RANGES, namespace=obj["metadata"]["namespace"]))
         pod_strategy.admit(obj, storage.list(kinds.PRIORITY_CLASSES), storage.now())
         return

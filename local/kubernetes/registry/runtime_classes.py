@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 
 def admit(pod: Obj, runtime_classes: Iterable[Obj]) -> None:
-    """Fill in what the pod's RuntimeClass says, in place.
+    """Fill in what the RuntimeClass says that the pod names, in place.
 
     Raises:
         ApiError: 403, there is no such class, or the pod contradicts it.
     """
-    name = pod["spec"].get("runtimeClassName")
-    if name is None:
-        return
+    name = pod["spec"]["runtimeClassName"]
     runtime_class = next((c for c in runtime_classes if c["metadata"]["name"] == name), None)
     if runtime_class is None:
         raise _rejected(pod, f'RuntimeClass "{name}" not found')
