@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Obj
 
-_KEPT = frozenset((
-    "type", "format", "enum", "required", "default", "oneOf", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
-))  # fmt: skip
+_KEPT = frozenset(("type", "format", "enum", "required"))
 _UNTYPED = frozenset(("customresourcedefinitions.apiextensions.k8s.io",))
 """Kinds that have rules of their own here."""
 
