@@ -23,7 +23,7 @@ PENDING_OR_RUNNING = frozenset({"pending", "running"})
 _MAX_FILTER_VALUES = 200
 _MAX_TERMINATED_A_CALL = 500
 """EC2 takes 1,000 instance ids in a call, and recommends fewer."""
-_MAX_REFUSED = 16
+_MAX_UNNAMED = 16
 """If EC2 refuses more without naming them, it is no matter of single instances: a right is missing, for example."""
 _NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
 _REFUSED = frozenset(
@@ -107,7 +107,8 @@ def _terminate_batch(batch: list[str], refused: dict[str, str]) -> list[str]:
             if not named and len(batch) > 1:
                 middle = len(batch) // 2
                 return [*_terminate_batch(batch[:middle], refused), *_terminate_batch(batch[middle:], refused)]
-            if not named and code in _REFUSED and len(refused) >= _MAX_REFUSED:
+            unnamed = sum(instance_id not in why for instance_id, why in refused.items())
+            if not named and code in _REFUSED and unnamed >= _MAX_UNNAMED:
                 raise
             named = named or set(batch)
             if code in _REFUSED:
