@@ -65,7 +65,8 @@ def test_pods_that_another_rule_counts_may_go_where_its_label_is_missing(decide:
     decision = decide({"objects": [labeled, bare, *counting, *plain], "instanceTypes": []})
 
     assert not decision["errors"]
-    assert decision["existingNodes"]["labeled"] == ["default/counting-0000"] or len(decision["existingNodes"]) == 2
+    on_bare = [pod for pod in decision["existingNodes"]["bare"] if "plain" in pod]
+    assert len(on_bare) >= 3  # the labeled node has room for one
 
 
 def test_a_spread_without_a_selector_still_needs_its_label(decide: Decide, clusters: ModuleType) -> None:
