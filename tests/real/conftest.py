@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.clock import RealTimeClock
 from local.kubelets.behavior import Timing
 from local.real.cluster import RealControlPlane
-from local.real.control_plane import ControlPlane
 from local.real.go_build import go
 from local.real.placements import Placements
-from local.real.store import RemoteStore
 from local.world import Options, World, sample_objects
+from tests.real.control_planes import scheduler
 from tests.real.differential.replay import replay
-from tests.real.scheduling import RealCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.real.scheduling import RealCluster
 
 BOOT = Timing(boot=(4.0, 6.0), ready=(1.0, 2.0), pull=(0.5, 1.0))
 """Machines are Ready 5 to 8 s after their launch."""
@@ -50,14 +49,8 @@ def real(kubeconfig: Path | None) -> Iterator[RealCluster]:
     """A cluster with a real scheduler, for problems that the embedded one solves, too."""
     if kubeconfig is not None:
         pytest.skip("the scheduler of that cluster may have another version and profile")
-    with ControlPlane() as control_plane:
-        client = control_plane.client()
-        store = RemoteStore(client, now=RealTimeClock().now)
-        try:
-            yield RealCluster(store)
-        finally:
-            store.close()
-            client.close()
+    with scheduler() as cluster:
+        yield cluster
 
 
 @pytest.fixture

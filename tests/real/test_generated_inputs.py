@@ -12,7 +12,7 @@ import pytest
 
 from local.kubernetes.registry import published_types
 from local.real import published_schemas
-from tests.real.differential.__main__ import api_server
+from tests.real.control_planes import api_server
 from tests.real.differential.input_comparisons import EvictionComparison, ObjectComparison
 
 if TYPE_CHECKING:

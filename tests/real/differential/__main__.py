@@ -1,4 +1,4 @@
-"""Judges as long as asked for: ``python -m tests.real.differential --objects 20000 --placements 2000 --seed 7``.
+"""Compares as long as asked for: ``python -m tests.real.differential --objects 20000 --placements 2000 --seed 7``.
 
 Starts a real control plane (it is built once, by Go). Prints each difference that no listed reason explains, with the
 seed and the smallest input that shows it; exits with 1 if there was one.
@@ -7,62 +7,24 @@ seed and the smallest input that shows it; exits with 1 if there was one.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from kubernetes.client.rest import RESTClientObject
-
-from local.clock import RealTimeClock
-from local.real.control_plane import ControlPlane
-from local.real.store import RemoteStore
-from shared.api import crds
+from tests.real.control_planes import api_server, scheduler
 from tests.real.differential.input_comparisons import EvictionComparison, ObjectComparison, PlacementComparison
-from tests.real.differential.object_servers import RealServer
-from tests.real.scheduling import RealCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from tests.real.differential.input_comparisons import Finding, Tally
 
 _SECONDS_BETWEEN_REPORTS = 10
 
 
-@contextlib.contextmanager
-def api_server() -> Iterator[tuple[RealServer, RemoteStore]]:
-    """An API server without controllers, with Karpenter's definitions, and its objects."""
-    with ControlPlane(components=()) as control_plane:
-        client = control_plane.client()
-        store = RemoteStore(client, now=RealTimeClock().now)
-        transport = RESTClientObject(client._configuration)
-        server = RealServer(transport, control_plane.url, control_plane.admin_token)
-        try:
-            server.prepare(crds.load())
-            yield server, store
-        finally:
-            transport.pool_manager.clear()
-            store.close()
-            client.close()
-
-
-@contextlib.contextmanager
-def scheduler() -> Iterator[RealCluster]:
-    """A cluster with a scheduler and controllers, and without nodes."""
-    with ControlPlane() as control_plane:
-        client = control_plane.client()
-        store = RemoteStore(client, now=RealTimeClock().now)
-        try:
-            yield RealCluster(store)
-        finally:
-            store.close()
-            client.close()
-
-
 def main() -> int:
-    """Judge, and report."""
+    """Compare, and report."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.real.differential", description="Compares with the real ones."
     )
@@ -88,7 +50,7 @@ def main() -> int:
 
 
 def _report(name: str, wanted: int, seed: int, tally: Tally, findings_of: Callable[[int], Iterable[Finding]]) -> int:
-    """Judge seed after seed until so many inputs are judged. Returns how many differences were printed."""
+    """Compare seed after seed until so many inputs are judged. Returns how many differences were printed."""
     started = reported = time.monotonic()
     differences = 0
     while tally.judged < wanted:
