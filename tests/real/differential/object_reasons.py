@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shared.api.quantity import QuantityError, exact_quantity
 from tests.real.differential import ledger_reasons
@@ -42,14 +42,6 @@ def _is_missing_here(disagreement: Disagreement) -> bool:
     return bool(disagreement.embedded == ABSENT)
 
 
-def _is_token_volume(disagreement: Disagreement) -> bool:
-    def own(volumes: Any) -> list[Json]:  # noqa: ANN401 (JSON)
-        kept = volumes if isinstance(volumes, list) else []
-        return [v for v in kept if not str(v.get("name", "")).startswith("kube-api-access-")]
-
-    return not disagreement.is_error and len(own(disagreement.real)) == len(own(disagreement.embedded))
-
-
 def _is_same_quantity(disagreement: Disagreement) -> bool:
     try:
         return exact_quantity(disagreement.real) == exact_quantity(disagreement.embedded)
@@ -59,13 +51,7 @@ def _is_same_quantity(disagreement: Disagreement) -> bool:
 
 REASONS = (
     Reason(
-        text="No token is mounted and no service account looked up: nothing runs in the pods.",
-        kinds="Pod",
-        fields=r"spec\.(volumes|(initC|c)ontainers\[\]\.volumeMounts)",
-        holds=_is_token_volume,
-    ),
-    Reason(
-        text="No token is mounted and no service account looked up: nothing runs in the pods.",
+        text="No service account is looked up: nothing runs in the pods.",
         kinds="Pod",
         fields="status",
         holds=lambda d: "error looking up service account" in d.real,
