@@ -34,10 +34,9 @@ _OMITTED_IF_EMPTY = frozenset((
 _FIELDS = frozenset((*_SYSTEM_FIELDS, *_OMITTED_IF_EMPTY, "name", "namespace", "resourceVersion"))
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _RBAC_NAME = re.compile(r"[^/%]+")
-_PATTERNS = {"statefulsets.apps": re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")}
-"""What names of some kinds match."""
+_NAMED_BY_LABELS = frozenset(("statefulsets.apps",))
+"""Kinds whose names are DNS labels; most others' are subdomains."""
 _MAX_NAME_LENGTH = 253
 _GROUPS_WITH_ANY_NAME = frozenset(("rbac.authorization.k8s.io", "policy"))
 _UNQUALIFIED_FINALIZERS = frozenset((
@@ -110,10 +109,9 @@ def validate(kind: Kind, metadata: Obj, before: Obj | None) -> list[Cause]:
     """The errors of the metadata; ``before`` is that of the object's old state, None for a new object."""
     causes: list[Cause] = list(_finalizer_errors(kind, metadata, before))
     name = metadata.get("name", "")
-    pattern = _PATTERNS.get(kind.resource, _RBAC_NAME if kind.group in _GROUPS_WITH_ANY_NAME else _NAME)
     if not name:
         causes.append(rules.required("metadata.name", "name or generateName is required"))
-    elif not pattern.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
+    elif not _is_name(kind, name):
         causes.append(Cause("metadata.name", "FieldValueInvalid", f'Invalid value: "{name}": {_NAME_RULE}'))
     causes.extend(rules.labels("metadata.labels", metadata.get("labels")))
     for key in metadata.get("annotations") or {}:
@@ -129,6 +127,12 @@ def validate(kind: Kind, metadata: Obj, before: Obj | None) -> list[Cause]:
                 text = f'Invalid value: "": {subject}must not be empty'
                 causes.append(Cause(f"metadata.ownerReferences.{required}", "FieldValueInvalid", text))
     return causes
+
+
+def _is_name(kind: Kind, name: str) -> bool:
+    if kind.group in _GROUPS_WITH_ANY_NAME:
+        return len(name) <= _MAX_NAME_LENGTH and _RBAC_NAME.fullmatch(name) is not None
+    return rules.is_dns_label(name) if kind.resource in _NAMED_BY_LABELS else rules.is_subdomain(name)
 
 
 def _finalizer_errors(kind: Kind, metadata: Obj, before: Obj | None) -> Iterator[Cause]:
