@@ -22,8 +22,8 @@ import msgspec
 import urllib3
 
 from bench.stub_api_server import CHANGED, PAGE, PENDING, stub_api_server
-from shared import runtime
 from shared.api.kubernetes import Pod
+from shared.base import runtime
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
 from shared.cluster.snapshot_reader import SnapshotReader

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from bench import list_prices as prices
 from bench import office_hours
 from infra import assembly, function_sizes
-from shared import metrics
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from bench.list_prices import Price

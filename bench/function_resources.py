@@ -28,10 +28,10 @@ from bench.stub_api_server import PAGE, PAGE_SECONDS
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
 from local.aws.interceptor import Interceptor
-from shared import hints, runtime
+from shared.base import hints, runtime
+from shared.base.settings import read
 from shared.cluster import resources
 from shared.cluster.connect import connect
-from shared.settings import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

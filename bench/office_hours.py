@@ -23,7 +23,7 @@ from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.clock import Clock
 from local.world import Options, World, sample_objects
-from shared import parallel
+from shared.base import parallel
 from shared.cluster import pod_cache
 from shared.cluster.client import Client
 

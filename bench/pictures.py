@@ -27,7 +27,7 @@ from cli.plan import output, planning, what_if
 from cli.report.page import page
 from cli.report.recording import read
 from local.world import World
-from shared import runtime
+from shared.base import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from bench.stub_api_server import stub_api_server
 from local.aws.cloud import Cloud
 from local.faults import Fault
 from local.world import catalog_cache
-from shared import runtime
+from shared.base import runtime
 from shared.instance_types import catalog_store
 
 if TYPE_CHECKING:

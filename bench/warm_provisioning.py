@@ -15,7 +15,7 @@ from bench import stub_account
 from functions.provisioner import handler
 from local.aws import backends
 from local.aws.interceptor import Interceptor
-from shared import runtime
+from shared.base import runtime
 from shared.cluster.snapshot_reader import SnapshotReader
 from shared.provisioning import provisioner
 

@@ -21,8 +21,8 @@ from infra import function_sizes
 from local.faults import Fault
 from local.world import World, sample_objects
 from local.world.options import Options
-from shared import hints
 from shared.api import labels
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

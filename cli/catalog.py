@@ -138,7 +138,7 @@ def _entries(
 ) -> list[CatalogEntry]:
     """The instance types of these names, or all, that meet the filters; prints how many there are."""
     from cli.nearest import suggestion  # noqa: PLC0415 (beside its use)
-    from shared.plurals import plural  # noqa: PLC0415 (slow to import)
+    from shared.base.plurals import plural  # noqa: PLC0415 (slow to import)
 
     if not _VERSION.fullmatch(kubernetes):
         raise typer.BadParameter(f'"{kubernetes}" is not of the form 1.33', param_hint="--kubernetes")
@@ -193,7 +193,7 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
     from cli.cluster import regions  # noqa: PLC0415 (beside its use)
-    from shared import aws  # noqa: PLC0415 (the same)
+    from shared.base import aws  # noqa: PLC0415 (the same)
     from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
     if region is not None:

@@ -17,7 +17,7 @@ from cli.workloads import Workload
 from shared.api.kubernetes import PersistentVolumeClaimSource, PodTemplate, Volume
 from shared.api.meta import ObjectMeta, Struct
 from shared.api.storage import PersistentVolumeClaim, StorageClass
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

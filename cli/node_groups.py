@@ -44,7 +44,7 @@ def node_groups(
             from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster import live_reader  # noqa: PLC0415 (the same)
             from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
-            from shared import runtime  # noqa: PLC0415 (slow to import)
+            from shared.base import runtime  # noqa: PLC0415 (slow to import)
 
             reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
             with live_reader.read_only_aws(reference):
@@ -77,7 +77,7 @@ def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
 
 def _show(console: Console, name: str, described: Sequence[Described]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
-    from shared.plurals import plural  # noqa: PLC0415 (the same)
+    from shared.base.plurals import plural  # noqa: PLC0415 (the same)
 
     nodes = sum(group.desired for group, _ in described)
     groups = plural(len(described), "node group")

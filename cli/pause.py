@@ -49,8 +49,8 @@ def pause(
             from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster import live_reader  # noqa: PLC0415 (the same)
             from cli.pause_outcome import PauseOutcome  # noqa: PLC0415 (the same)
-            from shared import runtime  # noqa: PLC0415 (the same)
             from shared.api.pause import pause_annotations  # noqa: PLC0415 (the same)
+            from shared.base import runtime  # noqa: PLC0415 (the same)
             from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
 
             duration = _duration(for_)
@@ -95,8 +95,8 @@ def resume(
             from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster import live_reader  # noqa: PLC0415 (the same)
             from cli.pause_outcome import ResumeOutcome  # noqa: PLC0415 (the same)
-            from shared import runtime  # noqa: PLC0415 (the same)
             from shared.api.pause import NO_PAUSE  # noqa: PLC0415 (the same)
+            from shared.base import runtime  # noqa: PLC0415 (the same)
             from shared.cluster.cluster_pause import stored_pause, write_annotations  # noqa: PLC0415 (the same)
 
             reference = _reference(name, context=context, cluster=cluster, region=region)
@@ -120,7 +120,7 @@ def _close_breakers(reference: ClusterReference) -> list[str]:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
     from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-    from shared import aws, runtime  # noqa: PLC0415 (the same)
+    from shared.base import aws, runtime  # noqa: PLC0415 (the same)
     from shared.launch import boot_failures  # noqa: PLC0415 (the same)
 
     try:

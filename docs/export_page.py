@@ -10,8 +10,8 @@ from cli.export.cloudwatch import USD_PER_METRIC, monthly_usd
 from cli.export.cluster_reader import LEASE_RULES, RULES
 from cli.export.command import MIN_CLOUDWATCH_SECONDS
 from docs.markdown import table
-from shared import metrics
 from shared.api.yaml_documents import writer
+from shared.base import metrics
 from shared.cluster.lease import lease_name
 
 if TYPE_CHECKING:

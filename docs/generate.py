@@ -1,8 +1,8 @@
 """Generates the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
 
 Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
-in shared/metrics.py, the code that records events, the local world's instance types, the scheduling core's decisions
-for examples, the types of what commands print as JSON, the ledger of fields, and measurements (costs).
+in shared/base/metrics.py, the code that records events, the local world's instance types, the scheduling core's
+decisions for examples, the types of what commands print as JSON, the ledger of fields, and measurements (costs).
 docs/descriptions.py has the descriptions that the code doesn't have; a description that is missing or unused is an
 error.
 """
@@ -27,8 +27,8 @@ from docs import (
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
 from infra import context_keys, function_sizes, functions
-from shared import metrics, settings
 from shared.api import crds
+from shared.base import metrics, settings
 
 DOCS = Path(__file__).resolve().parent
 _NOTICE = "<!-- Written by docs/generate.py; change what it reads, then run `make docs`. -->\n\n"

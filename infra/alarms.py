@@ -16,7 +16,7 @@ from aws_cdk import aws_sns as sns
 from constructs import Construct
 
 from infra import function_sizes, resource_names
-from shared import metrics
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,10 +31,10 @@ _TEMPLATE_SOURCES = (
     "infra",
     "shared/api/buffer_signals.py",
     "shared/api/labels.py",
-    "shared/hints.py",
-    "shared/metrics.py",
-    "shared/settings.py",
-    "shared/sweeps.py",
+    "shared/base/hints.py",
+    "shared/base/metrics.py",
+    "shared/base/settings.py",
+    "shared/base/sweeps.py",
     *(f"functions/{function}/settings.py" for function in function_sizes.OF_ANY_MODE),
 )
 _CODE_SOURCES = ("functions", "relay", "shared", str(installation.lock(CHECKOUT)))

@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra import cluster_manifests, function_sizes
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

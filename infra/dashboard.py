@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra import function_sizes, resource_names
 from infra.alarms import MAX_NAME_LENGTH, custom
-from shared import metrics
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,8 +20,8 @@ from constructs import Construct
 
 from infra import cluster_manifests, function_sizes, resource_names
 from infra.stack_options import DEFAULT_BUS
-from shared import hints
 from shared.api import buffer_signals
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra import resource_names
 from infra.alarms import MAX_NAME_LENGTH, custom, reported_unwell
-from shared import metrics
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,7 +34,7 @@ from infra.permission_scope import ReadScope, allow
 from infra.permissions import read_catalog, refresh_catalog
 from infra.queues import dead_letter_queue
 from infra.storage import catalog_bucket
-from shared import settings, sweeps
+from shared.base import settings, sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -30,7 +30,7 @@ from functions.shadow.settings import ShadowSettings
 from functions.termination.settings import TerminationSettings
 from functions.webhook.settings import WebhookSettings
 from infra import function_sizes, permissions, resource_names
-from shared import settings
+from shared.base import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

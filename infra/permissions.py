@@ -15,8 +15,8 @@ from aws_cdk import aws_iam as iam
 from infra import function_sizes
 from infra.node_group_permissions import scale_node_groups
 from infra.permission_scope import allow, any_resource
-from shared import hints
 from shared.api import labels
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

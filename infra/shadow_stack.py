@@ -24,8 +24,8 @@ from infra.alarms import MAX_NAME_LENGTH, RUNBOOK, unwell_metric
 from infra.event_rules import REFRESHES, add_schedule
 from infra.shadow_functions import ShadowFunctions
 from infra.storage import SHADOW_DAYS, catalog_bucket
-from shared import metrics
 from shared.api import labels
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra import function_sizes, shadow_pools
-from shared import hints
 from shared.api import buffer_signals, labels
+from shared.base import hints
 
 if TYPE_CHECKING:
     from shared.api.buffer_signals import Event

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,9 +23,9 @@ from relay.watched_kinds import (
     WatchedPoolOrClass,
     updates,
 )
-from shared import hints
 from shared.api import labels as names
 from shared.api.taints import REPELLING
+from shared.base import hints
 from shared.cluster import resources
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from relay.health import HealthServer
 from relay.relay import Relay
-from shared import aws, runtime
+from shared.base import aws, runtime
+from shared.base.settings import Settings, SettingsError, read
 from shared.cluster import kubeconfig
 from shared.cluster.kubeconfig import KubeconfigError
-from shared.settings import Settings, SettingsError, read
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One PutEvents entry: a hint with at most :data:`shared.hints.MAX_KEYS` keys."""
+    """One PutEvents entry: a hint with at most :data:`shared.base.hints.MAX_KEYS` keys."""
 
     detail_type: str
     keys: tuple[str, ...]

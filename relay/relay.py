@@ -22,7 +22,7 @@ from relay.nomination_windows import NominationWindows
 from relay.publisher import Publisher
 from relay.watched_kinds import WATCHED_KINDS, KindListed
 from relay.watcher import MAX_BACKOFF_SECONDS, Watcher, as_number
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

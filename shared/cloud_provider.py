@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec.structs import replace
 
 from shared.api import spot
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.meta import ObjectRef
-    from shared.decision_log import DecisionRecord, LaunchRecord
+    from shared.base.decision_log import DecisionRecord, LaunchRecord
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,11 @@ from cli.cluster.offerings import CatalogOfferings
 from cli.cluster.services import read_services
 from cli.errors import CommandError, UsageError
 from infra import resource_names
-from shared import aws, decision_log, runtime
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
+from shared.base import aws, decision_log, runtime
+from shared.base.settings import CommitmentSettings, variable
+from shared.base.settings import read as read_settings
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
@@ -44,8 +46,6 @@ from shared.instance_types.refresh import refresh
 from shared.launch import boot_failures
 from shared.launch.node_class import free_addresses
 from shared.node_groups import stored_options
-from shared.settings import CommitmentSettings, variable
-from shared.settings import read as read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from cli.workloads import Workload
     from shared.api.meta import ObjectRef
     from shared.api.pause import Pause
+    from shared.base.decision_log import DecisionRecord, LaunchRecord
     from shared.cluster.client import Client
-    from shared.decision_log import DecisionRecord, LaunchRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 

@@ -13,8 +13,8 @@ from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
 from shared.node_groups.group_decision import decide, with_groups
 from shared.node_groups.group_pools import present
+from shared.node_groups.reader import read_groups
 from shared.node_groups.scale_down import member_nodes, plan_scale_down, removal_delay, unneeded_since
-from shared.provisioning.node_group_reader import read_groups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.instance_types.instance_type import InstanceType
     from shared.node_groups.group_pools import GroupPool
+    from shared.node_groups.reader import GroupsInView
     from shared.node_groups.scale_down import MemberNode, ScaleDownPlan
-    from shared.provisioning.node_group_reader import GroupsInView
     from shared.snapshot import Snapshot
 
 

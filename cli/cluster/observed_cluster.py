@@ -22,7 +22,7 @@ from shared.launch.drift import node_class_drift
 from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.decision import SchedulingPolicies
 from shared.scheduling.scheduler import schedule_on_existing_nodes
-from shared.scheduling.standbys import without_standbys
+from shared.standby.held_nodes import without_standbys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

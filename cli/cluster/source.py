@@ -63,7 +63,7 @@ def open_cluster(
     Raises:
         CommandError, ApiError, ClientError, BotoCoreError: the cluster can't be read.
     """
-    from shared import runtime  # noqa: PLC0415 (slow to import, and --help doesn't need it)
+    from shared.base import runtime  # noqa: PLC0415 (slow to import, and --help doesn't need it)
 
     with runtime.gc_paused():
         if files:
@@ -92,7 +92,7 @@ def open_cluster(
 
 def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
     from cli.cluster import regions  # noqa: PLC0415 (beside its use)
-    from shared import runtime  # noqa: PLC0415 (slow to import)
+    from shared.base import runtime  # noqa: PLC0415 (slow to import)
 
     now = runtime.current().now()
     if aws:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.text import Text
 
-from shared.hints import SCHEDULED
+from shared.base.hints import SCHEDULED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

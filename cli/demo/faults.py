@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from local.world import World

@@ -17,7 +17,7 @@ from rich.table import Table
 from cli.demo import interruptions, unmet
 from cli.demo.interruptions import Interruptions  # noqa: TC001 (the same)
 from cli.demo.unmet import FalseCondition, PendingPods  # noqa: TC001 (the same)
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -25,7 +25,7 @@ from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
 from local.world.event_loop import DEFAULT_LIMIT
 from local.world.hostility import Hostility
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

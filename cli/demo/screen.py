@@ -12,7 +12,7 @@ from cli.nodes import rows, table
 from shared.api.kubernetes import Node, Pod
 from shared.api.labels import offering_key
 from shared.api.nodeclaim import NodeClaim
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
 from cli.plan.planning import plan_launches
+from shared.base.plurals import plural
 from shared.disruption.simulated_scheduling import initialized_node_names
-from shared.plurals import plural
-from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
+from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from cli.cluster.observed_cluster import ObservedCluster
+    from shared.scheduling.buffers.chunks import ResolvedBuffer
+    from shared.scheduling.buffers.demand import Demand
     from shared.scheduling.decision import Decision
-    from shared.scheduling.state.buffer_chunks import ResolvedBuffer
-    from shared.scheduling.state.buffer_demand import Demand
 
 _MAX_NODES = 10
 _MAX_REASONS = 3

@@ -10,7 +10,7 @@ from cli.explain.explanation import Check, Section
 from cli.explain.pod_constraints import requested
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
-from shared.plurals import plural
+from shared.base.plurals import plural
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import RequirementError
 from shared.scheduling.state.state_nodes import build_state_nodes

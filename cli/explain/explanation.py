@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from shared.decision_log import DecisionRecord
+    from shared.base.decision_log import DecisionRecord
     from shared.snapshot import InvalidObject
 
 _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·", terminal.QUIET)}

@@ -10,12 +10,12 @@ from cli.explain.explanation import Check
 from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
+from shared.base.plurals import plural
 from shared.disruption import candidates, drift, savings
 from shared.disruption.budgets import allowed_disruptions, budget_problems
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.disruption.soft_taints import has_soft_taint
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from shared.api.labels import offering_key
 from shared.api.meta import condition, is_true
 from shared.api.nodeclaim import LAUNCH_TIMEOUT, REGISTRATION_TIMEOUT
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
+from shared.base.plurals import plural
 from shared.disruption.disruption_queue import queue_entry
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,8 +11,8 @@ from cli.explain.explanation import Check, Explanation, Section
 from cli.explain.node_pools import next_launch
 from shared.api.quantity import format_resources
 from shared.api.taints import format_taint
-from shared.plurals import plural
-from shared.provisioning.node_group_scaling import STATUS
+from shared.base.plurals import plural
+from shared.node_groups.scaling import STATUS
 
 if TYPE_CHECKING:
     from cli.cluster.node_groups import ObservedGroups

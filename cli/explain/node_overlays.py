@@ -10,9 +10,9 @@ from cli.explain.explanation import Check, Explanation, Section, explain_invalid
 from shared.api.labels import INSTANCE_TYPE
 from shared.api.node_overlay import KIND
 from shared.api.nodepool import NODE_GROUP_KIND
+from shared.base.plurals import plural
 from shared.instance_types.overlays import labels_of, pricing_overlay, types_with_resource
 from shared.launch.fleet.overrides import offering_labels
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,7 @@ from cli.explain.pod_constraints import (
     unconstrained,
     with_requests,
 )
-from shared.plurals import plural
+from shared.base.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.daemonsets import daemon_set_pods

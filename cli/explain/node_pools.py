@@ -14,9 +14,9 @@ from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
+from shared.base.plurals import plural
 from shared.disruption.budgets import allowed_disruptions, budget_problems
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
-from shared.plurals import plural
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 

@@ -20,12 +20,12 @@ from shared.api import nodeclaim
 from shared.api.labels import offering_key
 from shared.api.meta import is_true
 from shared.api.standby import standby_state
+from shared.base.plurals import plural
 from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
 from shared.node_groups.scale_down import is_being_removed
-from shared.plurals import plural
-from shared.scheduling.state.buffer_chunks import buffer_of
+from shared.scheduling.buffers.chunks import buffer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from cli.plan.planning import plan_launches
 from shared.api.nodepool import pool_title
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

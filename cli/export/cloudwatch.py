@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.export import families
 from cli.export.exposition import Sample, sample
-from shared import aws, metrics
+from shared.base import aws, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ class CloudWatchMetrics:
         return samples
 
     def _dimensions(self, entry: families.CloudWatchFamily, deployment: Deployment) -> dict[str, str]:
-        """As :func:`shared.metrics.emit` writes them."""
+        """As :func:`shared.base.metrics.emit` writes them."""
         is_shared = entry.metric.function == "catalog" and deployment.fleet
         owner = {metrics.FLEET: deployment.fleet} if is_shared else {metrics.CLUSTER: self._cluster}
         return {metrics.SERVICE: entry.metric.function, **owner}

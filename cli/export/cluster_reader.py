@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import Node
+from shared.base.struct import Struct
 from shared.cluster import kubeconfig, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError, ForbiddenError
@@ -23,7 +24,6 @@ from shared.cluster.snapshot_reader import (
     list_raw,
 )
 from shared.snapshot import Snapshot
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cli.export import families, queries
-from shared import metrics
-from shared.struct import Struct
+from shared.base import metrics
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,9 @@ from cli.export.cluster_reader import ClusterReader
 from cli.export.exposition import Exposition, sample
 from cli.export.observed_changes import ObservedChanges
 from cli.export.polling import NotDeployedError, Poller, poll_until
-from shared import aws, runtime
+from shared.base import aws, runtime
+from shared.base.struct import Struct
 from shared.instance_types import catalog_store
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

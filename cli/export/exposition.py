@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.exposition import generate_latest
 
 from cli.export import families
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

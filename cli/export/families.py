@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared import metrics
 from shared.api import labels as names
-from shared.struct import Struct
+from shared.base import metrics
+from shared.base.struct import Struct
 
 Kind = Literal["gauge", "counter", "summary"]
 CLUSTER, CATALOG, CLOUDWATCH, EXPORT = "cluster", "catalog", "cloudwatch", "export"

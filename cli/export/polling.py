@@ -17,11 +17,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli.errors import CommandError, message_of
 from cli.export import families
 from cli.export.exposition import Sample, sample
-from shared import runtime
-from shared.aws import error_code
+from shared.base import runtime
+from shared.base.aws import error_code
+from shared.base.struct import Struct
 from shared.cluster.errors import ApiError, ForbiddenError, UnauthorizedError
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     import threading

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cli.export import families
 from cli.export.exposition import sample
 from cli.export.node_metrics import value
-from functions.lifecycle.nodepool_status import BREAKER_REASON, PAUSED
+from functions.lifecycle.statuses.nodepool_status import BREAKER_REASON, PAUSED
 from shared.api.meta import condition
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools

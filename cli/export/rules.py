@@ -9,8 +9,8 @@ from typing import Any
 
 from cli.export import families
 from cli.export.queries import increase, series, total
-from shared import metrics
-from shared.struct import Struct
+from shared.base import metrics
+from shared.base.struct import Struct
 
 _CRITICAL, _WARNING, _INFO = "critical", "warning", "info"
 _NOT_READY = ('type="Ready"', 'status="False"')

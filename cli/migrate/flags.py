@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from cli.migrate import flag_notes
 from shared.api.duration import DurationError, parse_duration
+from shared.base.struct import Struct
 from shared.node_groups import options
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

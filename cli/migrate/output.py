@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.migrate import takeover
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

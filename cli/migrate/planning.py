@@ -8,8 +8,8 @@ import boto3
 
 from cli.cluster import live_reader
 from cli.migrate import autoscaler_deployment, flags, replaced_groups, takeover
+from shared.base.struct import Struct
 from shared.node_groups import options, stored_options
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

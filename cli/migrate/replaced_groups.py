@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cli.migrate import flag_notes
+from shared.base.struct import Struct
 from shared.node_groups.descriptions import AutoScalingGroup
 from shared.node_groups.discovery import discover
 from shared.node_groups.node_group import ENABLED_TAG, TAG
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import CommandError
 from cli.migrate import autoscaler_deployment
-from shared import runtime
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.cluster.errors import AlreadyExistsError
 from shared.cluster.resources import CONFIG_MAPS
 from shared.node_groups import options, stored_options
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

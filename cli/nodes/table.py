@@ -11,7 +11,7 @@ from rich.text import Text
 from cli import terminal
 from cli.nodes import rows as states
 from shared.api.quantity import CPU, MEMORY
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from cli.cluster.observed_cluster import chunks_by_node
 from cli.cluster.pricing import offering_prices
 from cli.nodes import keyboard, rows
 from cli.nodes.view import View, frame
-from shared import runtime
+from shared.base import runtime
 from shared.cluster.errors import UnavailableError
 
 if TYPE_CHECKING:

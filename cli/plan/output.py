@@ -16,7 +16,7 @@ from cli.simulate import decision_output
 from shared.api.nodepool import node_group_of
 from shared.api.pods import is_pending, is_terminal
 from shared.api.quantity import format_quantity
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,9 +25,9 @@ from shared.disruption.command import EMPTY
 from shared.disruption.disruption_queue import replaced_claims
 from shared.disruption.methods import METHODS
 from shared.provisioning.nodeclaim_creation import new_node_claims
+from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.buffer_chunks import buffer_of, resolved_buffers
 from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets
 from shared.scheduling.static_pools import missing_replicas
 

@@ -11,7 +11,7 @@ from infra import assembly, function_sizes, installation, resource_names
 from infra.stack_options import OptionError
 from infra.template_limits import LimitError
 from shared.api import labels
-from shared.aws import error_code
+from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

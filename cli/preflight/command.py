@@ -93,7 +93,7 @@ def _describe(eks: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 (as bot
     """
     from botocore.exceptions import ClientError  # noqa: PLC0415 (slow to import)
 
-    from shared.aws import error_code  # noqa: PLC0415 (the same)
+    from shared.base.aws import error_code  # noqa: PLC0415 (the same)
 
     try:
         description: Mapping[str, Any] = eks.describe_cluster(name=name)["cluster"]
@@ -177,7 +177,7 @@ def _network_checks(
 
 def _show(name: str, findings: Sequence[Finding]) -> None:
     from cli import terminal  # noqa: PLC0415 (slow to import)
-    from shared.plurals import plural  # noqa: PLC0415 (the same)
+    from shared.base.plurals import plural  # noqa: PLC0415 (the same)
 
     console = terminal.console()
     open_findings = sum(finding.status != "passed" for finding in findings)

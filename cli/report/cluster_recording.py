@@ -23,8 +23,8 @@ from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
 from shared.api.quantity import QuantityError, add
-from shared.plurals import plural
-from shared.scheduling.standbys import without_stopped
+from shared.base.plurals import plural
+from shared.standby.held_nodes import without_stopped
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

@@ -38,7 +38,7 @@ def report(
     """
     with errors_as_one_line("report"):
         from cli.report import recording as recordings  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from shared.plurals import plural  # noqa: PLC0415 (the same)
+        from shared.base.plurals import plural  # noqa: PLC0415 (the same)
 
         if recording is not None:
             recorded = recordings.read(recording)

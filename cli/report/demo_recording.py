@@ -13,11 +13,11 @@ from cli.report.lower_bound import lower_bound
 from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from local.kubernetes import kinds
 from local.world import catalog_cache
-from shared import aws, decision_log, runtime
 from shared.api.kubernetes import DaemonSet, Node, Pod
 from shared.api.limit_range import LimitRange
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
+from shared.base import aws, decision_log, runtime
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 from shared.snapshot import Snapshot
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from local.world import World
     from local.world.timeline import TimelineEvent
     from shared.api.quantity import Resources
-    from shared.decision_log import DecisionRecord, LaunchRecord
+    from shared.base.decision_log import DecisionRecord, LaunchRecord
 
 _DECIMALS = 3
 _SPAN_TIMES = {

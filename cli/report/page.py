@@ -16,8 +16,8 @@ import msgspec
 from cli import terminal
 from cli.report import charts, traffic
 from cli.report.recording import total_cost
-from shared.decision_log import INTERRUPTED
-from shared.plurals import plural
+from shared.base.decision_log import INTERRUPTED
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording

@@ -17,7 +17,7 @@ from cli.file_contents import read_bytes
 from cli.report.traffic import RecordedTraffic
 
 if TYPE_CHECKING:
-    from shared.decision_log import LaunchRecord
+    from shared.base.decision_log import LaunchRecord
 
 VERSION = 1
 _MAX_SECONDS = 366 * 86_400
@@ -71,7 +71,7 @@ class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedLaunches(msgspec.Struct, frozen=True, kw_only=True):
-    """The launches of one scheduling decision; prices in USD per hour (:class:`shared.decision_log.LaunchRecord`)."""
+    """The launches of one decision; prices in USD per hour (:class:`shared.base.decision_log.LaunchRecord`)."""
 
     at: float
     pods: int

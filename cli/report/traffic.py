@@ -10,7 +10,7 @@ import msgspec
 from cli.traffic.cross_zone import USD_PER_CROSSING_TB, ServiceTraffic, cross_zone_traffic
 from cli.traffic.placed_pods import running_pods
 from cli.traffic.wording import percent, same_zone
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from cli.cluster.services import ObservedServices

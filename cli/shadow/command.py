@@ -58,7 +58,7 @@ def report(
             from cli.shadow import days as shadow_days  # noqa: PLC0415 (the same)
             from cli.shadow import json_report, output, page  # noqa: PLC0415 (slow to import)
             from cli.terminal import console  # noqa: PLC0415 (the same)
-            from shared import runtime  # noqa: PLC0415 (the same)
+            from shared.base import runtime  # noqa: PLC0415 (the same)
 
             if day:
                 _check(day)

@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from cli.errors import CommandError
 from infra import function_sizes, resource_names
-from shared import aws
-from shared.settings import variable
+from shared.base import aws
+from shared.base.settings import variable
 from shared.shadow import store
 from shared.shadow.ledger import date_of
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.shadow.comparison import compare
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

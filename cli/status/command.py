@@ -41,7 +41,7 @@ def status(
             from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
             from cli.status import deployment  # noqa: PLC0415 (slow to import)
-            from shared import runtime  # noqa: PLC0415 (the same)
+            from shared.base import runtime  # noqa: PLC0415 (the same)
 
             reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
             if not reference.cluster:

@@ -17,8 +17,8 @@ from cli.cluster.observed_cluster import pause_messages
 from cli.status import interruption_feed
 from cli.status.interruption_feed import InterruptionFeed
 from infra import function_sizes, resource_names
-from shared import aws
-from shared.settings import variable
+from shared.base import aws
+from shared.base.settings import variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

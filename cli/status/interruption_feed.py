@@ -16,8 +16,8 @@ import boto3
 from botocore.exceptions import ClientError
 
 from infra import resource_names
-from shared import aws
-from shared.aws import error_code
+from shared.base import aws
+from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

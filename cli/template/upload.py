@@ -33,7 +33,7 @@ class Bucket:
         import boto3  # noqa: PLC0415 (slow to import)
         from botocore.exceptions import ClientError, ParamValidationError  # noqa: PLC0415 (the same)
 
-        from shared.aws import error_code  # noqa: PLC0415 (the same)
+        from shared.base.aws import error_code  # noqa: PLC0415 (the same)
 
         self.name = name
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -60,7 +60,7 @@ class Bucket:
         """Whether the bucket has an object."""
         from botocore.exceptions import ClientError  # noqa: PLC0415 (slow to import)
 
-        from shared.aws import error_code  # noqa: PLC0415 (the same)
+        from shared.base.aws import error_code  # noqa: PLC0415 (the same)
 
         try:
             self._s3.head_object(Bucket=self.name, Key=f"{self.prefix}{key}")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from functions.buffers import observation
 from functions.buffers.readings import Readings, read
-from shared import runtime
 from shared.api import buffer_signals
 from shared.api.capacity_buffer import CapacityBuffer
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.cluster import events, listing, resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, NotFoundError
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.buffers.controller import Report, reconcile
 from functions.buffers.messages import parse_batch
 from functions.buffers.settings import BufferSettings
-from shared import aws, metrics, queues, runtime
+from shared.base import aws, metrics, queues, runtime
+from shared.base.settings import read
 from shared.cluster.errors import ApiError
-from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shared import aws, hints, queues
 from shared.api.buffer_signals import ALARM_CHANGED, Event
-from shared.struct import Struct
+from shared.base import aws, hints, queues
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection

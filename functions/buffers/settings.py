@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from shared.api.buffer_signals import Event, event
-from shared.settings import Settings
+from shared.base.settings import Settings
 
 
 class BufferSettings(Settings, frozen=True, kw_only=True):

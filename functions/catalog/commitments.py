@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.commitments import reading, store
 
 if TYPE_CHECKING:

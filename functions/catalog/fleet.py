@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from functions.catalog import silent_clusters
-from shared import aws, metrics
+from shared.base import aws, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

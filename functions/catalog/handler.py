@@ -12,11 +12,11 @@ from aws_lambda_powertools import Logger, Metrics
 
 from functions.catalog import commitments, fleet
 from functions.catalog.settings import CatalogSettings
-from shared import aws, hints, metrics, runtime
+from shared.base import aws, hints, metrics, runtime
+from shared.base.settings import read
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import RefreshResult, refresh
-from shared.settings import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shared.settings import CommitmentSettings
+from shared.base.settings import CommitmentSettings
 
 
 class CatalogSettings(CommitmentSettings, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, sweeps
+from shared.base import aws, sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import aws, hints, runtime
 from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
+from shared.base import aws, hints, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
@@ -87,7 +87,7 @@ class CommandExecutor:
         if everything is state.snapshot:
             return
         # Imported here: few clusters have standby nodes.
-        from shared.disruption.standby_nodes import removals  # noqa: PLC0415
+        from shared.standby.removal import removals  # noqa: PLC0415
 
         for removal in removals(state, everything):
             claim = removal.claim

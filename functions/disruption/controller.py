@@ -23,9 +23,9 @@ from functions.disruption.no_savings import NoSavings, fingerprint
 from functions.disruption.replacements import Replacements
 from functions.disruption.room_requests import request_room
 from functions.disruption.soft_taints import write_soft_taints
-from shared import runtime
 from shared.api.nodepool import node_class_for
 from shared.api.pause import read_pause
+from shared.base import runtime
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
 from shared.cluster.events import recorder
@@ -41,7 +41,7 @@ from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.launch.resolved_node_pools import node_class_of
 from shared.scheduling.scheduler import schedule_on_existing_nodes
-from shared.scheduling.standbys import without_standbys
+from shared.standby.held_nodes import without_standbys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

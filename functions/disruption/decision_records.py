@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log, runtime
 from shared.api.meta import EventReason
-from shared.decision_log import DecisionRecord
+from shared.base import aws, decision_log, runtime
+from shared.base.decision_log import DecisionRecord
 from shared.disruption.command import UNDERUTILIZED
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.disruption.controller import DisruptionController
 from functions.disruption.requeue import CONSOLIDATION, SWEEP, requeue_at
 from functions.disruption.settings import DisruptionSettings
-from shared import aws, hints, metrics, queues, runtime
+from shared.base import aws, hints, metrics, queues, runtime
+from shared.base.settings import read
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from shared.hints import Hint
+    from shared.base.hints import Hint
 
 SWEEP_OFFSET = timedelta(seconds=20)
 """By then the provisioner's sweep has mostly ended."""

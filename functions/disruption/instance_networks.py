@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import runtime
+from shared.base import runtime
 from shared.cloud_provider import InstanceNetwork
 
 if TYPE_CHECKING:

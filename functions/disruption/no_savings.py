@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shared.disruption.candidates import disruption_blocker
 from shared.disruption.command import UNDERUTILIZED
-from shared.scheduling.state.buffer_chunks import resolved_buffers
+from shared.scheduling.buffers.chunks import resolved_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

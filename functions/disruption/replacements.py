@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
-from shared import aws, runtime
 from shared.api import labels as names
 from shared.api.meta import annotated
+from shared.base import aws, runtime
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, hints, queues, runtime
+from shared.base import aws, hints, queues, runtime
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared import aws, hints
 from shared.api import labels as names
+from shared.base import aws, hints
 from shared.disruption.candidates import initialized_nodes
 from shared.disruption.node_room import MAKE_ROOM, node_blocker, plan_room, pods_by_node, waiting_node
 from shared.disruption.room_record import room_record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.settings import LaunchSettings
+from shared.base.settings import LaunchSettings
 
 
 class DisruptionSettings(LaunchSettings, frozen=True, kw_only=True):

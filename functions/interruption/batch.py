@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from shared import aws, hints, queues
+from shared.base import aws, hints, queues
 from shared.interruptions.notice import MalformedEventError
 from shared.interruptions.parser import parse
 

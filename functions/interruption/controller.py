@@ -20,7 +20,7 @@ from functions.interruption.cordon_and_drain import Drain, Drainer
 from functions.interruption.deadline import earlier_deadline, is_terminated_by_tenon
 from functions.interruption.node_claim_lookup import NodeClaimLookup
 from functions.interruption.verified_event import VerifiedEvent, is_stopped_on_purpose
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.cluster_pause import cluster_pause
@@ -35,7 +35,7 @@ from shared.interruptions.instance_lookup import instance_facts
 from shared.interruptions.notice import Action, Evidence
 from shared.launch import boot_failures
 from shared.provisioning.provisioner import Provisioner
-from shared.scheduling.standbys import without_standbys
+from shared.standby.held_nodes import without_standbys
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:

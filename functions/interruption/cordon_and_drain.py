@@ -16,10 +16,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
 from functions.interruption.deadline import earlier_deadline
-from shared import aws, hints, parallel, queues, runtime
 from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
+from shared.base import aws, hints, parallel, queues, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects

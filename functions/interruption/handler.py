@@ -11,14 +11,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.interruption.batch import parse_batch
 from functions.interruption.controller import InterruptionController, Report
 from functions.interruption.settings import InterruptionSettings
-from shared import aws, metrics, queues, runtime
+from shared.base import aws, metrics, queues, runtime
+from shared.base.settings import read
 from shared.cluster.errors import ApiError
-from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from shared.metrics import Metric
+    from shared.base.metrics import Metric
 
 logger = Logger(service="interruption")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
-from shared.aws import error_code
-from shared.decision_log import DecisionRecord
+from shared.base import aws, decision_log, runtime
+from shared.base.aws import error_code
+from shared.base.decision_log import DecisionRecord
+from shared.base.struct import Struct
 from shared.instance_types import interruption_rates
 from shared.instance_types.interruption_rates import PARTITION, RETENTION, Pool, PoolRecord
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

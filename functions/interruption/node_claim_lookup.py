@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import runtime
+from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster.node_class_groups import list_node_claims
 

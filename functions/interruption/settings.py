@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.settings import ProvisioningSettings
+from shared.base.settings import ProvisioningSettings
 
 
 class InterruptionSettings(ProvisioningSettings, frozen=True, kw_only=True):

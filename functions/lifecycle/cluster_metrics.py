@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from botocore.exceptions import ClientError
 
-from shared import aws, metrics
 from shared.api import labels as names
 from shared.api.pods import is_provisionable, is_terminal, spec_requests, waited
 from shared.api.quantity import QuantityError, parse_resources
+from shared.base import aws, metrics
+from shared.base.struct import Struct
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.kubernetes import Node, Pod, PodSpec
+    from shared.base.metrics import Metric
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.metrics import Metric
     from shared.snapshot import Snapshot
 
 _encode = msgspec.msgpack.Encoder().encode

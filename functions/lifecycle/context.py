@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, hints
 from shared.api.pause import paused_pools
+from shared.base import aws, hints
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError

@@ -11,31 +11,26 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import (
-    adoption,
-    cluster_metrics,
+from functions.lifecycle import cluster_metrics, realised_price
+from functions.lifecycle.claims import adoption, ended_reservations, node_repair, nodeclaim_lifecycle
+from functions.lifecycle.context import ReconcileContext, Report
+from functions.lifecycle.garbage import garbage_collection, unused_resources
+from functions.lifecycle.statuses import (
     commitment_status,
-    ended_reservations,
     free_addresses,
-    garbage_collection,
     launch_times,
-    node_repair,
-    nodeclaim_lifecycle,
     nodeclass_status,
     nodepool_status,
-    realised_price,
-    unused_resources,
     validation,
 )
-from functions.lifecycle.context import ReconcileContext, Report
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import run_exclusively
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.launch import boot_failures
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
-from shared.scheduling.standbys import without_standbys, without_stopped
+from shared.standby.held_nodes import without_standbys, without_stopped
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -114,14 +109,14 @@ def _reconcile(
         pauses = nodepool_status.pauses(context, snapshot, boot, node_classes)
         if snapshot.node_overlays:
             # Imported here: few clusters have overlays.
-            from functions.lifecycle import node_overlay_status  # noqa: PLC0415
+            from functions.lifecycle.statuses import node_overlay_status  # noqa: PLC0415
 
             node_overlay_status.write_statuses(context, snapshot, node_classes)
     visible = without_standbys(snapshot)
     nodepool_status.write_statuses(context, visible, node_classes, failures, pauses)
     if snapshot.capacity_buffers:
         # Imported here: few clusters have buffers, and the scheduler with numpy is a large part of a cold start.
-        from functions.lifecycle import capacity_buffer_status  # noqa: PLC0415
+        from functions.lifecycle.statuses import capacity_buffer_status  # noqa: PLC0415
 
         # A node that has just been initialized has room that this snapshot doesn't know of.
         outdated = context.report.initialized > initialized_before
@@ -138,7 +133,7 @@ def _reconcile(
         node_repair.repair_nodes(context, visible)
         if visible is not snapshot and context.pause is None:
             # Imported here: few clusters have standby nodes.
-            from functions.lifecycle import standby_nodes  # noqa: PLC0415
+            from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415
 
             standby_nodes.sweep(context, snapshot, instances)
         if context.pause is None:

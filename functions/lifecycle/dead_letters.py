@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws, metrics, parallel
+from shared.base import aws, metrics, parallel
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,15 +10,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from functions.lifecycle import cluster_metrics, dead_letters
 from functions.lifecycle.controller import reconcile
 from functions.lifecycle.settings import LifecycleSettings
-from shared import aws, hints, metrics, runtime, sweeps
-from shared.settings import read
+from shared.base import aws, hints, metrics, runtime, sweeps
+from shared.base.settings import read
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from shared.metrics import Metric
+    from shared.base.metrics import Metric
 
 logger = Logger(service="lifecycle")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")

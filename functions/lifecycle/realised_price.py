@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_provisionable
-from shared.scheduling.state.nominations import planned_pods
+from shared.base import aws, decision_log
+from shared.scheduling.nominations.planned_pods import planned_pods
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.decision_log import LaunchRecord
+    from shared.base.decision_log import LaunchRecord
     from shared.snapshot import Snapshot
 
 WINDOW = timedelta(minutes=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.settings import CommitmentSettings
+from shared.base.settings import CommitmentSettings
 
 
 class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from functions.nodegroups.drains import Drains
 from functions.nodegroups.status_writer import write_status
-from shared import aws, parallel, runtime
 from shared.api.meta import EventReason
 from shared.api.pause import read_pause
 from shared.api.taints import with_taint, without_taint
+from shared.base import aws, parallel, runtime
 from shared.cluster import lease_record, resources, writes
 from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError

@@ -14,9 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from msgspec.structs import replace
 
 from functions.nodegroups.node_pods import drain_step_of
-from shared import aws, runtime
 from shared.api.meta import EventReason, ObjectMeta, annotated
 from shared.api.nodeclaim import NodeClaim
+from shared.base import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError

@@ -16,10 +16,10 @@ from functions.nodegroups.controller import ScaleDownController
 from functions.nodegroups.interruption_controller import continue_drains, handle_batch
 from functions.nodegroups.messages import parse_batch, send_sweep
 from functions.nodegroups.settings import NodeGroupSettings
-from shared import aws, metrics, queues, runtime
+from shared.base import aws, metrics, queues, runtime
+from shared.base.settings import read
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
-from shared.settings import read
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -15,12 +15,12 @@ from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
 from functions.nodegroups.node_pods import drain_step_of
-from shared import aws, hints, queues, runtime
 from shared.api import labels as names
 from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.pods import is_terminating
+from shared.base import aws, hints, queues, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.nodegroups.members import members_with
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.interruptions.event_verification import SPOT_STATUS_LAG, STATE_LAG, Verdict, verify

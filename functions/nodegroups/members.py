@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import aws, runtime
 from shared.api.kubernetes import Node
+from shared.base import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.listing import list_objects

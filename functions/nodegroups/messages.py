@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from functions.nodegroups.interruptions import Message
-from shared import aws, hints, queues, runtime
+from shared.base import aws, hints, queues, runtime
+from shared.base.struct import Struct
 from shared.interruptions.notice import MalformedEventError
 from shared.interruptions.parser import OF_GROUPS, parse
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.settings import Settings
+from shared.base.settings import Settings
 
 
 class NodeGroupSettings(Settings, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shared import hints, queues
 from shared.api import pods
 from shared.api.kubernetes import Pod
 from shared.api.meta import condition
+from shared.base import hints, queues
 from shared.cluster import resources
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import list_objects
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from shared.base.queues import Message
     from shared.cluster.client import Client
-    from shared.queues import Message
 
 SETTLING_SECONDS = 3
 """From the first pod of a message to its decision: the webhook's batch of two seconds, and one for kube-scheduler."""

@@ -13,14 +13,14 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
-from shared import aws, hints, metrics, queues, runtime
+from shared.base import aws, hints, metrics, queues, runtime
+from shared.base.plurals import plural
+from shared.base.settings import read
 from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.plurals import plural
 from shared.provisioning.provisioner import Provisioner
-from shared.settings import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
-    from shared.metrics import Metric
+    from shared.base.metrics import Metric
+    from shared.base.queues import Message
     from shared.provisioning.launch_records import ProvisioningReport
-    from shared.queues import Message
 
 _SILENT = timedelta(minutes=10)
 logger = Logger(service="provisioner")

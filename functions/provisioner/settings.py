@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from shared.settings import ProvisioningSettings
+from shared.base.settings import ProvisioningSettings
 
 
 class ProvisionerSettings(ProvisioningSettings, frozen=True, kw_only=True):

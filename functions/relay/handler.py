@@ -9,9 +9,9 @@ from aws_lambda_powertools import Logger
 from functions.relay.relay_lease import RelayLease
 from functions.relay.settings import RelaySettings
 from functions.relay.tenure import Tenure
-from shared import aws, runtime
+from shared.base import aws, runtime
+from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from functions.relay.relay_lease import DURATION, RENEW_INTERVAL, LeaseLostError, RelayLease, State
 from relay.relay import Relay
-from shared import runtime
+from shared.base import runtime
 from shared.cluster.errors import ApiError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import aws, runtime
 from shared.api import labels as names
+from shared.base import aws, runtime
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import LeaseObject
 from shared.cluster.resources import LEASES

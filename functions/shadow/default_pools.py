@@ -26,8 +26,8 @@ from shared.api.nodepool import (
     TemplateMetadata,
     TemplateSpec,
 )
+from shared.base.struct import Struct
 from shared.instance_types.instance_type import instance_type_labels
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -11,10 +11,10 @@ from aws_lambda_powertools import Logger
 from functions.shadow.observation import observe
 from functions.shadow.run import next_record
 from functions.shadow.settings import ShadowSettings
-from shared import aws, hints, metrics, runtime
+from shared.base import aws, hints, metrics, runtime
+from shared.base.settings import read
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.settings import read
 from shared.shadow import store
 from shared.shadow.ledger import date_of
 from shared.shadow.store import RecordChangedError

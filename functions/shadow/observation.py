@@ -11,14 +11,14 @@ from functions.shadow.autoscalers import KARPENTER, autoscalers, scaled_instance
 from functions.shadow.default_pools import DerivedPools, derived_pools
 from functions.shadow.observed import Observed
 from functions.shadow.real_fleet import changed_instances, lifetimes
-from shared import aws
 from shared.api import labels as names
 from shared.api.meta import condition
 from shared.api.nodeclass import READY
+from shared.base import aws
+from shared.base.plurals import plural
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
 from shared.launch.resolved_node_pools import resolve_node_pools
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from functions.shadow.autoscalers import COMPUTE_TYPE
 from functions.shadow.virtual_nodes import offering_of
-from shared import aws
+from shared.base import aws
+from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.shadow.record import RealNode
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shared.settings import Settings
+from shared.base.settings import Settings
 
 
 class ShadowSettings(Settings, frozen=True, kw_only=True):

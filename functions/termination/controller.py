@@ -19,7 +19,6 @@ from functions.termination.instance_termination import InstanceTermination
 from functions.termination.requeue_sender import RequeueSender
 from functions.termination.room_maker import RoomMaker
 from functions.termination.terminator import Terminator
-from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node
@@ -27,6 +26,7 @@ from shared.api.meta import ObjectMeta, annotated, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.api.standby import is_held
+from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.connect import connect

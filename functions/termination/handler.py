@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
-from shared import aws, hints, metrics, queues, runtime
+from shared.base import aws, hints, metrics, queues, runtime
+from shared.base.settings import read
 from shared.cluster.errors import ApiError
-from shared.settings import read
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.termination.finalizer import finalize_nodeclaim
-from shared import runtime
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
+from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError

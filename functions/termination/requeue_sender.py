@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
-from shared import aws, hints, queues, runtime
 from shared.api import nodeclaim
+from shared.base import aws, hints, queues, runtime
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 from shared.termination.requeue import MAX_HOPS, REQUEUE_AT, is_scheduled, requeue_after
 

@@ -16,11 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from functions.termination.step_stamp import EVICTING
-from shared import aws, hints, queues, runtime
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodDisruptionBudget
 from shared.api.nodepool import NodePool
 from shared.api.pods import is_daemon
+from shared.base import aws, hints, queues, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.listing import list_objects

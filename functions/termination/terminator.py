@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.termination import step_stamp
-from shared import runtime
 from shared.api import labels as names
 from shared.api import nodeclaim, taints
 from shared.api.meta import condition, with_condition
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.struct import Struct
 from shared.termination.drain import deadline_reason
 from shared.termination.requeue import WaitReason
 

@@ -19,8 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.webhook.admission_review import CreatedPod, MalformedReviewError, allowed, created_pod
 from functions.webhook.settings import WebhookSettings
-from shared import aws, hints, runtime
-from shared.settings import read
+from shared.base import aws, hints, runtime
+from shared.base.settings import read
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.settings import Settings
+from shared.base.settings import Settings
 
 
 class WebhookSettings(Settings, frozen=True, kw_only=True):

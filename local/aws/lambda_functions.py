@@ -32,7 +32,7 @@ from local.aws.invocation import Invocation, LambdaContext
 from local.aws.invocation_timeout import TIMEOUT, TimedOut, Timeout
 from local.aws.long_invocations import MIN_TIMEOUT, LongInvocation, LongInvocations, WorldEnded
 from local.faults import Crash
-from shared import runtime
+from shared.base import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

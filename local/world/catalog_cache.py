@@ -20,7 +20,7 @@ import msgspec
 from infra import installation
 from local.aws.cloud import Cloud
 from local.clock import Clock
-from shared import runtime
+from shared.base import runtime
 from shared.instance_types import catalog, catalog_store
 from shared.instance_types.refresh import refresh
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from shared.ami_family import families
 from shared.api import labels
 from shared.api.nodeclass import AMIRequirement
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 _GPU = labels.INSTANCE_PREFIX + "gpu-count"
 _ACCELERATOR = labels.INSTANCE_PREFIX + "accelerator-count"

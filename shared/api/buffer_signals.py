@@ -23,7 +23,7 @@ from shared.api.labels import (
     RAISE_FOR,
     SQS_QUEUE,
 )
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

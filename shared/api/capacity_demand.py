@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api.cron import CronError, Schedule, parse_cron
 from shared.api.duration import DurationError, parse_duration
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

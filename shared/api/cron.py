@@ -11,7 +11,7 @@ import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 MACROS = {
     "@yearly": "0 0 1 1 *",

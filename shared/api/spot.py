@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from shared.api.nodepool import NodePool

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import annotated, condition
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,8 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 
-from shared import runtime
 from shared.api.meta import Struct, to_json
+from shared.base import runtime
 from shared.cluster import errors
 from shared.cluster.watch import Watch
 

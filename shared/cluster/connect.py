@@ -15,7 +15,7 @@ import msgspec
 from botocore.exceptions import ClientError
 from kubernetes.client.configuration import Configuration
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.cluster.client import ATTEMPTS, Client
 from shared.cluster.eks_token import TokenSource
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_eks.type_defs import ClusterTypeDef
 
-    from shared.settings import Settings
+    from shared.base.settings import Settings
 
 _DESCRIPTION_TTL = timedelta(minutes=15)
 _ARN_REGION = 3

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from shared import runtime
+from shared.base import runtime
 from shared.cluster.errors import AlreadyExistsError, ApiError
 from shared.cluster.resources import EVENTS
 

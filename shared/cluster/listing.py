@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from shared import runtime
 from shared.api.meta import ObjectRef
+from shared.base import runtime
 from shared.cluster.errors import ExpiredError, NotFoundError
 from shared.snapshot import InvalidObject
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import parallel, runtime
 from shared.api.kubernetes import Pod
+from shared.base import parallel, runtime
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import ObjectList

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared import runtime
 from shared.api import decode, nodeclass, nodepool
 from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
@@ -31,6 +30,7 @@ from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.base import runtime
 from shared.cluster import capacity_buffers, listing, node_class_groups, resources
 from shared.cluster.errors import NotFoundError
 from shared.cluster.listing import ObjectList

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws
 from shared.api import labels
+from shared.base import aws
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.commitments.commitment import Commitments
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from shared.settings import CommitmentSettings
+    from shared.base.settings import CommitmentSettings
 
 KEY = "commitments.bin"
 """The object's key. Commitments are the account's, so clusters of a fleet share them."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api import labels as names
+from shared.base.plurals import plural
 from shared.disruption import price_filter
 from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command
 from shared.disruption.savings import (
@@ -21,7 +22,6 @@ from shared.disruption.savings import (
     combined_duration,
 )
 from shared.disruption.simulated_scheduling import simulate_scheduling
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ import msgspec
 from msgspec.structs import replace
 
 from shared.api.meta import Struct
+from shared.base.plurals import plural
 from shared.disruption.workloads import Load, Workload, pool_loads
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -30,10 +30,10 @@ from shared.api.pods import (
     waited,
 )
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, add, format_quantity, parse_resources
+from shared.base.struct import Struct
 from shared.disruption.budgets import budget_problems, is_frozen
 from shared.disruption.disruption_cost import pod_disruption_cost
 from shared.disruption.eviction_choice import EvictablePod, cheapest_evictions
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

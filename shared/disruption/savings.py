@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api.nodeclaim import expiration_time
+from shared.base.plurals import plural
 from shared.disruption.command import Blocker
-from shared.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

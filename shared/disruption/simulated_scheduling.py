@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.disruption.command import Blocker
+from shared.scheduling.buffers.chunks import chunk_pods
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.buffer_chunks import chunk_pods
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

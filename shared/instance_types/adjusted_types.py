@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared import runtime
-from shared.struct import Struct
+from shared.base import runtime
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import runtime
+from shared.base import runtime
 from shared.instance_types.catalog import InstanceTypeCatalog, MalformedCatalogError, decode, encode
 
 if TYPE_CHECKING:

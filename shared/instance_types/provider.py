@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import runtime
 from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.instance_types import allocatable
 from shared.instance_types.attachable_volumes import attachable_volumes
 from shared.instance_types.instance_type import (
@@ -22,7 +23,6 @@ from shared.instance_types.instance_type import (
     reserved_offerings,
     zonal_offerings,
 )
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

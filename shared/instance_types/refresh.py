@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws
+from shared.base import aws
 from shared.instance_types import pricing
 from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.instance_types.hardware import parse_hardware

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared import dynamodb_rows
+from shared.base import dynamodb_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws
 from shared.api import labels as names
+from shared.base import aws
 from shared.interruptions.event_verification import UNKNOWN, InstanceFacts
 from shared.interruptions.notice import Evidence
 from shared.launch import instances

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import dynamodb_rows
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
+from shared.base import dynamodb_rows
+from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import aws
 from shared.api.labels import PAUSED
+from shared.base import aws
+from shared.base.struct import Struct
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass
+    from shared.base.settings import LaunchSettings
     from shared.cloud_provider import (
         Instance,
         InstanceNetwork,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.settings import LaunchSettings
     from shared.snapshot import Snapshot
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws
 from shared.api import labels as names
-from shared.aws import error_code
+from shared.base import aws
+from shared.base.aws import error_code
 from shared.cloud_provider import LaunchFailure, instance_id
 from shared.launch.fleet import errors
 

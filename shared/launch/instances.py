@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws
 from shared.api import labels
-from shared.aws import error_code
+from shared.base import aws
+from shared.base.aws import error_code
 from shared.cloud_provider import Instance, Terminations
 
 if TYPE_CHECKING:

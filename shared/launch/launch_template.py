@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from shared import runtime
 from shared.ami_family.families import GIB
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.aws import error_code
-from shared.struct import Struct
+from shared.base import runtime
+from shared.base.aws import error_code
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import runtime
 from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
 from shared.api.spot import DEFAULT, spot_options
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable
 from shared.instance_types.instance_type import met
@@ -27,7 +28,6 @@ from shared.instance_types.unoffered_zones import without_zones
 from shared.instance_types.volume_price import volume_gib, volume_price, with_volume_price
 from shared.launch.node_class.free_addresses import short_zones
 from shared.launch.node_class.status import resolve
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.base.struct import Struct
 from shared.node_groups.descriptions import AutoScalingGroup, ManagedNodeGroup
 from shared.node_groups.node_group import ENABLED_TAG, TAG, node_group
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import runtime
+from shared.base import runtime
+from shared.base.struct import Struct
 from shared.node_groups import expander
 from shared.node_groups.group_pools import instance_types, present, scale_ups
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,9 +25,9 @@ from shared.api.nodepool import (
     TemplateSpec,
 )
 from shared.api.quantity import NODES, format_resources
+from shared.base.struct import Struct
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.volume_price import volume_price
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from shared.base.struct import Struct
 from shared.node_groups.group_pools import coming_nodes
 from shared.node_groups.node_group import is_expected
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,9 +12,9 @@ from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import EFFECTS, Taint
 from shared.api.quantity import QuantityError, parse_resources
+from shared.base.struct import Struct
 from shared.cloud_provider import provider_id
 from shared.node_groups.options import parse_share
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from shared.api.kubernetes import Taint
 from shared.api.meta import annotated
 from shared.api.taints import NO_SCHEDULE, with_taint
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

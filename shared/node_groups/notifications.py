@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws, hints
+from shared.base import aws, hints
 
 if TYPE_CHECKING:
     from datetime import datetime

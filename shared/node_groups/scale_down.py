@@ -30,10 +30,10 @@ from shared.api.pods import (
 from shared.api.quantity import CPU, MEMORY, QuantityError, parse_resources
 from shared.api.selectors import SelectorError, matches
 from shared.api.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, with_taint, without_taint
+from shared.base.struct import Struct
 from shared.node_groups.node_interruption import interruption_of
 from shared.node_groups.status import REMOVED_TAINT, STARTUP
 from shared.scheduling.scheduler import schedule_on_existing_nodes
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

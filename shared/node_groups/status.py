@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shared.api.meta import is_true
 from shared.api.yaml_documents import reader, writer
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

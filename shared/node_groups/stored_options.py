@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.meta import ObjectMeta
+from shared.base.struct import Struct
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import LeaseObject
 from shared.cluster.resources import CONFIG_MAPS, LEASES
 from shared.node_groups import options
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,8 +10,8 @@ from shared.api import labels as names
 from shared.api.meta import is_true
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.quantity import CPU, MEMORY, parse_resources
+from shared.base.struct import Struct
 from shared.instance_types.provider import build_instance_types
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -15,8 +15,8 @@ from shared.api.meta import Struct
 from shared.api.pods import is_daemon, waited
 from shared.cluster import lease_record, listing, resources
 from shared.cluster.errors import ApiError
-from shared.scheduling.state import displacements
-from shared.scheduling.state.displacements import Brake, PossibleLoss, Record
+from shared.scheduling.nominations import displacements
+from shared.scheduling.nominations.displacements import Brake, PossibleLoss, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import aws, decision_log, hints, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodepool import node_group_of
 from shared.api.pods import waited
+from shared.base import aws, decision_log, hints, runtime
+from shared.base.decision_log import LaunchRecord
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
-from shared.decision_log import LaunchRecord
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.scheduling.state.daemonsets import may_be_ignored
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.settings import ProvisioningSettings
     from shared.cloud_provider import LaunchResult, ResolvedNodePools
     from shared.cluster.events import Recorder
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.node_groups.group_pools import ScaleUp
     from shared.scheduling.decision import Decision, UnschedulableReason
-    from shared.settings import ProvisioningSettings
     from shared.snapshot import Snapshot
 
 

@@ -10,21 +10,20 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared import parallel, runtime
 from shared.api import labels as names
 from shared.api import nodeclaim, spot
 from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
+from shared.base import parallel, runtime
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.disruption.disruption_cost import INTERRUPTION_RESTART_COST, LOST_WORK_HOURS
 from shared.provisioning import standalone_claims
 from shared.provisioning.nodeclaim_creation import instance_types
-from shared.scheduling.state import nominations
-from shared.scheduling.state.nominations import planned_pods
+from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +65,7 @@ class Launcher:
         starting = [c for c in claims if _is_starting(c)]
         if starting:
             # Imported here: few clusters have standby nodes.
-            from shared.provisioning.standby_nodes import StandbyStarter  # noqa: PLC0415
+            from shared.standby.starting import StandbyStarter  # noqa: PLC0415
 
             starter = StandbyStarter(
                 client=self.client, recorder=self.recorder, cloud_provider=self.cloud_provider, logger=self.logger
@@ -230,7 +229,9 @@ def _launch_request(
 
 def _interruption_cost(claim: NodeClaim) -> float:
     """USD that one interruption of the claim's node costs: each planned pod restarts, and minutes of work are lost."""
-    return len(planned_pods(claim)) * INTERRUPTION_RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
+    return len(
+        planned_pods.planned_pods(claim)
+    ) * INTERRUPTION_RESTART_COST + LOST_WORK_HOURS * nodeclaim.planned_price(claim)
 
 
 def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> None:
@@ -239,11 +240,11 @@ def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> 
 
     def write(claim: NodeClaim) -> None:
         pods = decision.existing_nodes.get(claim.status.node_name) or decision.existing_nodes.get(claim.name, ())
-        annotations = nominations.add_planned_pods(claim, pending.intersection(pods), now=snapshot.taken_at)
+        annotations = planned_pods.add_planned_pods(claim, pending.intersection(pods), now=snapshot.taken_at)
         if annotations:
             with contextlib.suppress(NotFoundError):
                 client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"annotations": annotations}})
 
-    closed = nominations.closed_windows(snapshot)
-    claims = (c for c in snapshot.node_claims if nominations.is_nominated_in_status(c) and c.name not in closed)
+    closed = planned_pods.closed_windows(snapshot)
+    claims = (c for c in snapshot.node_claims if planned_pods.is_nominated_in_status(c) and c.name not in closed)
     parallel.each(write, claims)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared import parallel
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_pool, node_pool_hash_version
@@ -22,9 +21,10 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
+from shared.base import parallel
 from shared.cluster import resources, writes
 from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
-from shared.scheduling.state import nominations
+from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -212,7 +212,7 @@ def _annotations(
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: launch_group,
-        names.PLANNED_PODS: nominations.planned_pods_annotation(planned.pods),
+        names.PLANNED_PODS: planned_pods.planned_pods_annotation(planned.pods),
     }
     if planned.min_values_relaxed:
         annotations[names.MIN_VALUES_RELAXED] = "true"

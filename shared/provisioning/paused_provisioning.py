@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.pause import read_pause
+from shared.base.struct import Struct
 from shared.scheduling.decision import Problem, UnschedulableReason
 from shared.scheduling.scheduler import schedule
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import runtime
 from shared.api import labels as names
+from shared.base import runtime
 from shared.cloud_provider import LaunchFailure
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
@@ -55,19 +55,19 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.settings import ProvisioningSettings
     from shared.cloud_provider import CloudProvider, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.node_groups.group_pools import ScaleUp
-    from shared.provisioning.node_group_scaling import NodeGroups
+    from shared.node_groups.scaling import NodeGroups
     from shared.provisioning.paused_provisioning import PausedProvisioning
-    from shared.provisioning.standby_nodes import StandbyNodes
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
-    from shared.scheduling.state.displacements import Brake
-    from shared.settings import ProvisioningSettings
+    from shared.scheduling.nominations.displacements import Brake
     from shared.snapshot import Snapshot
+    from shared.standby.starting import StandbyNodes
 
 
 MAX_ROUNDS = 3
@@ -169,7 +169,7 @@ class LeasedScheduler:
         if not any(names.STANDBY in own for own in annotations):
             return None
         # Imported here: few clusters have standby nodes.
-        from shared.provisioning.standby_nodes import StandbyNodes  # noqa: PLC0415
+        from shared.standby.starting import StandbyNodes  # noqa: PLC0415
 
         return StandbyNodes(
             client=self.client,
@@ -191,7 +191,7 @@ class LeasedScheduler:
         if self.settings.node_groups != "on":
             return None
         # Imported here: few deployments scale node groups.
-        from shared.provisioning.node_group_scaling import read_node_groups  # noqa: PLC0415
+        from shared.node_groups.scaling import read_node_groups  # noqa: PLC0415
 
         return read_node_groups(
             self.client,
@@ -283,11 +283,11 @@ class LeasedScheduler:
         starting = standby_nodes.mark_starting(decision, decision_id=decision_id, now=now)
         if not (buy and self.by == "provisioner"):
             return starting, (), {}
-        from shared.provisioning import standby_purchases  # noqa: PLC0415 (as above)
+        from shared.standby import purchases  # noqa: PLC0415 (as above)
 
         snapshot = standby_nodes.after(starting)
-        plan = standby_purchases.plan_standbys(snapshot, resolved_pools, enabled=standby_nodes.enabled)
-        planned = standby_purchases.reserve(self.client, plan, cluster=self.settings.cluster_name, now=now)
+        plan = purchases.plan_standbys(snapshot, resolved_pools, enabled=standby_nodes.enabled)
+        planned = purchases.reserve(self.client, plan, cluster=self.settings.cluster_name, now=now)
         bought = self._create_node_claims(
             planned, snapshot, resolved_pools, decision=f"{decision_id}/standby", standby=True
         )

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE
 from shared.api.quantity import add
+from shared.base.struct import Struct
 from shared.instance_types.instance_type import PRICE_DIVISOR
 from shared.scheduling.rules.requirements import parse
 from shared.scheduling.state.state_nodes import StateNode, StateNodes, with_pods
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -6,7 +6,7 @@
 4. The solver places the groups on existing capacity, then on the cheapest new nodes. Pods that find no capacity have
    their preferences relaxed one by one.
 5. New nodes become NodeClaims; pods that are left are unschedulable, with a reason.
-6. The chunks of CapacityBuffers follow the pods (``shared.scheduling.capacity_buffers``).
+6. The chunks of CapacityBuffers follow the pods (``shared.scheduling.buffers.chunk_placement``).
 
 Pure: the same problem gives the same decision, whatever the order of its objects.
 """
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
-from shared.scheduling import capacity_buffers
+from shared.base.struct import Struct
+from shared.scheduling.buffers import chunk_placement
 from shared.scheduling.decision import Decision, Placement, PlannedNodeClaim, Problem, UnschedulableReason
+from shared.scheduling.nominations.nominated_pods import nominate
 from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
@@ -28,20 +30,18 @@ from shared.scheduling.rules.volume_topology import Storage
 from shared.scheduling.solver.portfolio import best_plan
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
-from shared.scheduling.state.nominations import nominate
 from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes, pods_by_node
 from shared.scheduling.topology.feasibility import FeasibilityChecker
 from shared.scheduling.topology.pod_groups import count_volumes, group_pods
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from shared.api.kubernetes import Pod
     from shared.instance_types.instance_type import InstanceType
+    from shared.scheduling.nominations.nominated_pods import Nominations
     from shared.scheduling.solver.plan import Plan
     from shared.scheduling.state.daemonsets import DaemonSetPod
-    from shared.scheduling.state.nominations import Nominations
     from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.pod_groups import GroupedPods
     from shared.snapshot import Snapshot
@@ -73,7 +73,7 @@ def schedule(problem: Problem) -> Decision:
     )
     place = _planner(problem, placer)
     if snapshot.capacity_buffers:
-        placement, buffers = capacity_buffers.place(place, nominations.state_nodes, pending, snapshot)
+        placement, buffers = chunk_placement.place(place, nominations.state_nodes, pending, snapshot)
     else:
         placement, buffers = place(nominations.state_nodes, pending), Placement()
     return Decision(
@@ -92,7 +92,7 @@ def schedule(problem: Problem) -> Decision:
     )
 
 
-def _planner(problem: Problem, placer: _Placer) -> capacity_buffers.Place:
+def _planner(problem: Problem, placer: _Placer) -> chunk_placement.Place:
     """Plans with what is left of commitments, if there is any."""
     if problem.unused is None or problem.unused.is_used_up:
         return placer.place

@@ -15,7 +15,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Affinity, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus, Toleration
 from shared.api.meta import Condition, LabelSelector, ObjectMeta
 from shared.api.pods import is_daemon
-from shared.plurals import plural
+from shared.base.plurals import plural
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 

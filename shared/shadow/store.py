@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from shared.aws import error_code
+from shared.base.aws import error_code
 from shared.shadow import record as records
 from shared.shadow.record import MalformedRecordError, Record
 

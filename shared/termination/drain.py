@@ -28,7 +28,7 @@ from shared.api.pods import (
     is_terminating,
 )
 from shared.api.taints import DISRUPTED, tolerates
-from shared.struct import Struct
+from shared.base.struct import Struct
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from shared import parallel, runtime
 from shared.api.pods import is_terminating
+from shared.base import parallel, runtime
+from shared.base.struct import Struct
 from shared.cluster import resources
 from shared.cluster.errors import (
     ApiError,
@@ -16,7 +17,6 @@ from shared.cluster.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.meta import condition
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

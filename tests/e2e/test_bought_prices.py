@@ -10,13 +10,13 @@ import pytest
 
 from local.world import World, sample_objects
 from local.world.sample_objects import deployment
-from shared import aws, decision_log, runtime
+from shared.base import aws, decision_log, runtime
 from shared.instance_types import interruption_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from shared.decision_log import LaunchRecord
+    from shared.base.decision_log import LaunchRecord
 
 SPOT = {"karpenter.sh/capacity-type": ["spot"], "kubernetes.io/arch": ["amd64"]}
 

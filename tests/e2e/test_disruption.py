@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.faults import Fault
 from local.kubernetes import kinds
-from shared import aws
+from shared.base import aws
 
 if TYPE_CHECKING:
     from collections.abc import Callable

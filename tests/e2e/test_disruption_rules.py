@@ -10,7 +10,7 @@ import pytest
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.world import sample_objects
-from shared import aws, decision_log
+from shared.base import aws, decision_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

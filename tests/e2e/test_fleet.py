@@ -13,7 +13,7 @@ from cli.status import deployment
 from infra import resource_names
 from local.kubernetes import kinds
 from local.world.fleet_world import FleetWorld, MemberCluster
-from shared import hints, metrics
+from shared.base import hints, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from local.world import World

@@ -11,7 +11,7 @@ from docs.descriptions import EVENTS
 from local.faults import Fault
 from local.kubernetes import kinds
 from local.world import Options, World
-from shared import metrics
+from shared.base import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from infra.cluster_manifests import bus_name
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
 from local.world import World, sample_objects
-from shared import metrics
+from shared.base import metrics
 from tests.e2e.node_groups import LARGE, LIMIT, all_run, managed_node_group, node_of, options, scaling, sizes, two_nodes
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.world import World, sample_objects
-from shared import runtime
+from shared.base import runtime
 from tests.e2e.cli.conftest import call
 
 if TYPE_CHECKING:

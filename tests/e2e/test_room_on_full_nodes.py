@@ -12,7 +12,7 @@ from local.kubelets import pod_status
 from local.kubernetes import kinds
 from local.world import World, sample_objects
 from local.world.sample_objects import budget, daemon_set
-from shared import hints
+from shared.base import hints
 from tests.e2e.test_forged_hints import forge
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from functions.interruption.interruption_records import PoolNotices, add
 from local.kubernetes import kinds
 from local.world import World, sample_objects
-from shared import aws, runtime
 from shared.api import labels as names
+from shared.base import aws, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

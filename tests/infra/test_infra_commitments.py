@@ -10,7 +10,7 @@ from infra import assembly, bundling, function_sizes, stack_options
 from infra.fleet_stack import FleetStack
 from infra.stack import TenonStack
 from infra.stack_options import OptionError
-from shared import settings
+from shared.base import settings
 from tests.infra.nag_findings import checked_app, findings
 
 ON = {"bundle": "source", "clusterSide": "printed", "commitments": "on"}

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from infra import function_sizes
-from shared import hints
+from shared.base import hints
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
 Functions = dict[str, tuple[str, dict[str, Any]]]

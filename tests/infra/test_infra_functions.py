@@ -5,7 +5,7 @@ from typing import Any
 
 from infra import cluster_manifests, function_sizes
 from infra import functions as functions_
-from shared import aws, settings
+from shared.base import aws, settings
 from shared.cluster import client
 
 Select = Callable[[str], dict[str, dict[str, Any]]]

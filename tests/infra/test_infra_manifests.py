@@ -8,7 +8,7 @@ import yaml
 
 from infra import cluster_manifests, function_sizes
 from relay.main import RelaySettings
-from shared import settings
+from shared.base import settings
 from shared.cluster import lease
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}

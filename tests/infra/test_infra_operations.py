@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra import assembly, function_sizes, resource_names, stack_options
-from shared import metrics
+from shared.base import metrics
 from tests.infra.resolved_template import resolved
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Metrics
 
-from shared import metrics, runtime
+from shared.base import metrics, runtime
 
 if TYPE_CHECKING:
     import pytest
@@ -24,7 +24,7 @@ def test_functions_write_metrics_only_from_the_list() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"\badd_metric\(|single_metric|log_metrics", path.read_text(encoding="utf-8"))
     }
-    assert called == {"shared/metrics.py"}
+    assert called == {"shared/base/metrics.py"}
 
 
 def test_names_are_given_once() -> None:

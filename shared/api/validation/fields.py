@@ -18,7 +18,7 @@ from shared.api.labels import integer
 from shared.api.nodepool import MAX_REQUIREMENTS
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import COMPARISONS, IN, NOT_IN
-from shared.plurals import plural
+from shared.base.plurals import plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
-from shared import aws, parallel, runtime
 from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.api.spot import CAPACITY_OPTIMIZED
-from shared.aws import error_code
+from shared.base import aws, parallel, runtime
+from shared.base.aws import error_code
 from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances, launch_template
 from shared.launch.fleet import errors

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared.aws import error_code
+from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from shared import aws
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
+from shared.base import aws
+from shared.base.struct import Struct
 from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
 from shared.launch.fleet.allocation_strategy import allocation_options, target_capacity_type
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from shared import aws, runtime
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
-from shared.aws import error_code
+from shared.base import aws, runtime
+from shared.base.aws import error_code
+from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch.fleet import errors
 from shared.launch.fleet.overrides import Override, offering_labels
 from shared.launch.launch_template import tag_list
 from shared.launch.node_class.subnets import Subnet
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

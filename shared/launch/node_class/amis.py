@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared import runtime
 from shared.ami_family.families import alias, family_of
 from shared.ami_family.ssm_parameters import ARCHES, ssm_parameters
 from shared.api import labels
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
-from shared.aws import error_code
+from shared.base import runtime
+from shared.base.aws import error_code
 from shared.launch.node_class.selector_terms import (
     NotFoundError,
     no_match_message,

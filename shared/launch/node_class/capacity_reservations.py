@@ -13,14 +13,14 @@ from botocore.exceptions import ClientError
 
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedCapacityReservation
-from shared.aws import error_code
+from shared.base.aws import error_code
+from shared.base.struct import Struct
 from shared.launch.node_class.selector_terms import (
     no_match_message,
     quoted_tags,
     raise_denied,
     tag_filters,
 )
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

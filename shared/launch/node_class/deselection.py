@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared import runtime
+from shared.base import runtime
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import dynamodb_rows
-from shared.plurals import plural
-from shared.struct import Struct
+from shared.base import dynamodb_rows
+from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from shared import runtime
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import INSTANCE_PROFILE_READY
-from shared.aws import error_code
+from shared.base import runtime
+from shared.base.aws import error_code
 from shared.launch.node_class.selector_terms import DENIED, NotFoundError, raise_denied
 
 if TYPE_CHECKING:

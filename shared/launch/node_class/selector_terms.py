@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NoReturn
 
-from shared.aws import error_code
+from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from shared import aws, runtime
 from shared.ami_family.bootstrap import Bootstrap, UserDataError
 from shared.ami_family.families import family_of, render_user_data
 from shared.api.meta import condition, to_json, with_condition
@@ -29,6 +28,8 @@ from shared.api.nodeclass import (
     ResolvedSecurityGroup,
 )
 from shared.api.quantity import QuantityError
+from shared.base import aws, runtime
+from shared.base.struct import Struct
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware
 from shared.launch import launch_template
@@ -43,7 +44,6 @@ from shared.launch.node_class import (
 )
 from shared.launch.node_class.ec2_descriptions import Ec2Descriptions
 from shared.launch.node_class.selector_terms import UNAUTHORIZED, NotFoundError
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

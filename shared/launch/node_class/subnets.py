@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api.nodeclass import ResolvedSubnet
+from shared.base.struct import Struct
 from shared.launch.node_class.selector_terms import (
     NotFoundError,
     no_match_message,
@@ -18,7 +19,6 @@ from shared.launch.node_class.selector_terms import (
     raise_denied,
     tag_filters,
 )
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -15,13 +15,13 @@ from shared.api.labels import HOSTNAME, INSTANCE_TYPE, SPOT_DIVERSITY
 from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
-from shared.plurals import plural
+from shared.base.plurals import plural
+from shared.base.struct import Struct
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.host_ports import format_ports
 from shared.scheduling.rules.requirements import node_selector_requirements
 from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.scheduling.state.min_values import distinct_values
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE
+from shared.base.struct import Struct
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import Requirements, intersect, node_selector_requirements, only
 from shared.scheduling.solver.fit import holds_each
 from shared.scheduling.solver.settling import group_alike, options_by_price
 from shared.scheduling.state.min_values import truncate
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

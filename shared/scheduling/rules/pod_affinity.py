@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from shared.api.labels import normalize_key
 from shared.api.meta import LabelSelector, LabelSelectorRequirement
 from shared.api.selectors import SelectorError, matches
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.labels import integer, normalize_key
 from shared.api.selectors import OPERATORS
-from shared.struct import Struct
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

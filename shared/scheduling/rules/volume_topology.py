@@ -21,9 +21,9 @@ from shared.api.labels import HOSTNAME, ZONE, normalize_key
 from shared.api.pods import claim_of, is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
+from shared.base.struct import Struct
 from shared.scheduling.rules.node_affinity import readable_terms
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect, only
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from shared.base.struct import MutableStruct
 from shared.scheduling.solver.fit import holds
 from shared.scheduling.state.min_values import satisfies_min_values
-from shared.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
+from shared.base.struct import Struct
 from shared.scheduling.rules.requirements import intersect
 from shared.scheduling.solver.fit import Item
 from shared.scheduling.topology.domain_counts import NO_CAP, NO_DOMAIN
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.base.struct import Struct
 from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.fit import Item, set_worth
 from shared.scheduling.solver.growing_bins import GrowingBins
 from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.topology.preferences import relax
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

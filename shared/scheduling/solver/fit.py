@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from shared.base.struct import MutableStruct, Struct
 from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts
-from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from shared.base.struct import MutableStruct
 from shared.scheduling.solver.bins import Bin
 from shared.scheduling.solver.fit import Item, holds
 from shared.scheduling.state.min_values import satisfies_min_values
 from shared.scheduling.topology.domain_counts import NO_CAP
-from shared.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

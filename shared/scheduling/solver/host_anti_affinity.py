@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.base.struct import Struct
 from shared.scheduling.solver.fit import holds, holds_each, pod_count, undominated
 from shared.scheduling.topology.domain_counts import HostCounts
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

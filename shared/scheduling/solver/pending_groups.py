@@ -9,9 +9,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from shared.api.labels import HOSTNAME
+from shared.base.struct import MutableStruct
 from shared.scheduling.topology.domain_counts import DomainRules, TopologySpread
 from shared.scheduling.topology.preferences import all_preferences, no_preferences, requirements
-from shared.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.base.struct import Struct
 from shared.scheduling.solver.fit import as_item, fill_options, holds, holds_each, undominated
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,13 +8,13 @@ from shared.api.meta import namespaced_ref
 from shared.api.pods import spec_requests, unsupported_fields
 from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, QuantityError, Resources, largest
 from shared.api.taints import REPELLING, untolerated
+from shared.base.struct import Struct
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import ABSENT, RequirementError, Requirements
 from shared.scheduling.rules.unsupported_fields import named_fields
 from shared.scheduling.state.instance_type_arrays import allowed_in
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,6 +15,7 @@ from shared.api.labels import HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL
 from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.quantity import QuantityError, Resources, parse_resources
 from shared.api.spot import spot_options
+from shared.base.struct import Struct
 from shared.instance_types.instance_type import is_bare_metal
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import (
@@ -29,7 +30,6 @@ from shared.scheduling.rules.requirements import (
     parse,
 )
 from shared.scheduling.state.instance_type_arrays import allowed_in, instance_type_arrays, label_columns
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -19,6 +19,7 @@ from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import DELETION_CANDIDATE, same_taint
+from shared.base.struct import Struct
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
@@ -29,7 +30,6 @@ from shared.scheduling.state.instance_type_arrays import (
     instance_type_arrays,
     label_column,
 )
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.base.struct import Struct
 from shared.scheduling.rules.requirements import Requirements, ValueSet, intersect
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

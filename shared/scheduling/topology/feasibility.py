@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from shared.api.taints import EFFECTS, REPELLING, untolerated
+from shared.base.struct import Struct
 from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.rules.requirements import (
     ABSENT,
@@ -24,7 +25,6 @@ from shared.scheduling.rules.requirements import (
     signature,
 )
 from shared.scheduling.topology.domain_counts import NO_DOMAIN, HostRules
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,6 +15,7 @@ from shared.api.labels import HOSTNAME, ZONE, normalize_key
 from shared.api.pods import mounts_claims, spec_requests, unsupported_fields
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
+from shared.base.struct import MutableStruct, Struct
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.host_ports import host_ports
@@ -23,7 +24,6 @@ from shared.scheduling.rules.pod_affinity import affinity_term, all_of, spread_c
 from shared.scheduling.rules.requirements import EXISTS, RequirementError, Requirements, conflicting_key, intersect
 from shared.scheduling.rules.unsupported_fields import unsupported
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Volumes
-from shared.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from shared.base.struct import Struct
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect
-from shared.struct import Struct
 
 if TYPE_CHECKING:
     from shared.scheduling.rules.pod_affinity import SpreadConstraint, TopologyTerm

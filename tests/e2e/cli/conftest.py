@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from local.world import World
-from shared import runtime
+from shared.base import runtime
 from tests.e2e.cli.output_schema import assert_follows_schema
 
 if TYPE_CHECKING:

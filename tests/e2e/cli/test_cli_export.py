@@ -22,7 +22,7 @@ from cli.export.exporter import Exporter, ExportOptions
 from cli.export.server import serve
 from local.faults import Fault
 from local.world import World
-from shared import metrics, runtime
+from shared.base import metrics, runtime
 from tests.e2e.cli.conftest import CLUSTER
 from tests.e2e.conftest import _load
 

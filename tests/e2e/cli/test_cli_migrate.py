@@ -14,7 +14,7 @@ from local.aws.calls import CALLER
 from local.faults import Crash
 from local.kubernetes import kinds
 from local.world import Options, World
-from shared import runtime
+from shared.base import runtime
 from tests.e2e.cli.conftest import CLUSTER, CommandResult, call
 from tests.e2e.node_groups import TAG, auto_scaling_group, managed_node_group, sizes
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.kubernetes import kinds
-from shared import runtime
+from shared.base import runtime
 from tests.e2e.cli.conftest import CLUSTER, Desk, call
 
 if TYPE_CHECKING:

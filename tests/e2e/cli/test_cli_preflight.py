@@ -14,7 +14,7 @@ import pytest
 from local.aws import backends
 from local.kubernetes import kinds
 from local.world import World
-from shared import runtime
+from shared.base import runtime
 from tests.e2e.cli.conftest import CLUSTER, CommandResult, call
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.world import sample_objects
-from shared import aws, decision_log
+from shared.base import aws, decision_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,7 +17,7 @@ from infra import cluster_manifests, function_sizes
 from local.kubernetes import kinds
 from local.world import World
 from local.world.options import Options
-from shared import hints
+from shared.base import hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

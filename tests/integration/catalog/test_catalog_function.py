@@ -12,8 +12,8 @@ import pytest
 from moto import mock_aws
 
 from functions.catalog.handler import handle
-from shared import aws, hints, runtime
 from shared.api.nodeclass import EC2NodeClass
+from shared.base import aws, hints, runtime
 from shared.instance_types import catalog_store
 from shared.instance_types.provider import build_instance_types
 

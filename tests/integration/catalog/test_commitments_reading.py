@@ -11,7 +11,7 @@ import pytest
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from local.faults import Fault
-from shared import runtime
+from shared.base import runtime
 from shared.commitments import reading
 from shared.commitments.commitment import Commitments, ReservedInstances
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from moto import mock_aws
 
-from shared import aws, runtime
+from shared.base import aws, runtime
+from shared.base.settings import CommitmentSettings
 from shared.commitments import store
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
-from shared.settings import CommitmentSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

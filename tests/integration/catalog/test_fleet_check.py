@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from functions.catalog.handler import handle
-from shared import aws, hints, metrics, runtime, sweeps
+from shared.base import aws, hints, metrics, runtime, sweeps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

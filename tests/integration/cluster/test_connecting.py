@@ -16,12 +16,12 @@ from moto.eks.models import eks_backends
 from local.kubernetes.apiserver.auth import User
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
-from shared import aws, runtime
+from shared.base import aws, runtime
+from shared.base.runtime import Runtime
+from shared.base.settings import Settings
 from shared.cluster import resources
 from shared.cluster.connect import ClusterError, connect, describe
 from shared.cluster.eks_token import TOKEN_PREFIX
-from shared.runtime import Runtime
-from shared.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.http import Response
-from shared import runtime
 from shared.api.kubernetes import Pod
+from shared.base import runtime
 from shared.cluster import listing, resources
 from shared.cluster.pod_cache import MAX_LISTED_NODES, MAX_UNPROVEN, UNFINISHED, PodCache
 

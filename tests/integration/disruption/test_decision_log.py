@@ -9,8 +9,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from shared import decision_log
-from shared.decision_log import DecisionRecord
+from shared.base import decision_log
+from shared.base.decision_log import DecisionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,6 @@ from moto.core.botocore_stubber import BotocoreStubber
 from moto.ec2.models import ec2_backends
 from moto.ssm.models import ssm_backends
 
-from shared import aws, runtime
 from shared.api import labels, spot
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import ObjectMeta
@@ -28,6 +27,7 @@ from shared.api.nodeclass import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
+from shared.base import aws, runtime
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.instance_type import InstanceType, Offering

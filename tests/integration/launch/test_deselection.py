@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shared import aws
 from shared.api.meta import is_true
+from shared.base import aws
 
 if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClassStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.launch.node_class.free_addresses import TTL, ShortSubnet, current, remember, short_subnets
 
 Account = Any

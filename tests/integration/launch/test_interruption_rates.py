@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from functions.interruption.interruption_records import PoolNotices, add
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.instance_types.interruption_rates import DEFAULT_RATE, HALF_LIFE, RETENTION, current, current_or_none, rate
 
 M5 = ("m5.large", "us-east-1a")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shared import aws
 from shared.api import labels
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
+from shared.base import aws
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.launch.instances import list_by_cluster, terminate
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from shared import aws
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.spot import SpotOptions
+from shared.base import aws
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.interruption_rates import rate
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
-from shared import aws, runtime
 from shared.api.meta import condition, is_true
 from shared.api.nodeclass import (
     AMISelectorTerm,
@@ -21,6 +20,7 @@ from shared.api.nodeclass import (
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
+from shared.base import aws, runtime
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
 from shared.launch.fleet.launch import RATE_LIMIT_WAIT_TIMEOUT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shared import aws
+from shared.base import aws
 from shared.launch.instances import terminate
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shared import aws
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import CapacityReservationSelectorTerm
+from shared.base import aws
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import build_instance_types

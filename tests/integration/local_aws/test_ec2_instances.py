@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.ec2_instances import INVALID_KMS_KEY
-from shared.aws import error_code
+from shared.base.aws import error_code
 from tests.integration.local_aws.test_fleet import account, create, ids, request
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import boto3
 
 from local.aws.recursive_loops import MAX_INVOCATIONS
 from local.faults import Fault
-from shared import runtime
+from shared.base import runtime
 from tests.integration.local_aws.rig import Json, Rig, arn, function, resource
 
 

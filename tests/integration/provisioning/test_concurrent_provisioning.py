@@ -23,14 +23,14 @@ from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
 from local.world.kubernetes_faults import kubernetes_client_crashes
-from shared import runtime
 from shared.api import labels as names
+from shared.base import runtime
+from shared.base.settings import ProvisioningSettings
 from shared.cluster.client import Client
 from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types import catalog_store
 from shared.provisioning.provisioner import Provisioner
-from shared.settings import ProvisioningSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

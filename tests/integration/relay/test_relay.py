@@ -11,7 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.http import Response
-from shared import hints
+from shared.base import hints
 from tests.integration.relay import conftest as given
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
-from shared import aws, hints, runtime
 from shared.api import labels as names
+from shared.base import aws, hints, runtime
 from shared.cluster.client import Client
 from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS, PODS

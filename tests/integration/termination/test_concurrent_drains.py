@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
 from local.aws import struct_types
-from shared import hints
+from shared.base import hints
 from shared.cluster.resources import NODE_CLAIMS
 from tests.integration.termination.conftest import CLUSTER, evictions, ready_by_app
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared import hints
 from shared.api import labels as names
+from shared.base import hints
 from shared.cluster.resources import NODE_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS
 from shared.termination import requeue
 from tests.integration.termination.conftest import evictions, ready_by_app

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from functions.lifecycle.node_repair import REPAIR_ANNOTATION
+from functions.lifecycle.claims.node_repair import REPAIR_ANNOTATION
 from local.aws import backends
-from shared import aws, runtime
 from shared.api import labels as names
+from shared.base import aws, runtime
 from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared import hints
+from shared.base import hints
 from shared.cluster.resources import NODE_CLAIMS
 
 if TYPE_CHECKING:

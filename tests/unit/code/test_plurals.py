@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from shared.plurals import plural
+from shared.base.plurals import plural
 from tests.unit.code import source
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ NEVER_ONE = {
     "_MAX_EXPANDED",  # a constant above one
 }
 ONLY_SEVERAL = {
-    "shared/scheduling/state/displacements.py",  # says "in a row", which is more than one
-    "functions/lifecycle/capacity_buffer_status.py",  # has a sentence of its own for one chunk
+    "shared/scheduling/nominations/displacements.py",  # says "in a row", which is more than one
+    "functions/lifecycle/statuses/capacity_buffer_status.py",  # has a sentence of its own for one chunk
     "shared/termination/drain.py",  # the same for one pod
     "cli/explain/pod_constraints.py",  # the same for one term
     "shared/scheduling/results/explanation.py",  # "on all 2 NodePools": one NodePool has a sentence of its own

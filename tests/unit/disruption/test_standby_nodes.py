@@ -16,10 +16,10 @@ from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.api.standby import STARTING, STOPPED, WARMING
 from shared.disruption.disruption_state import DisruptionState
-from shared.disruption.standby_nodes import MAX_REMOVALS, removals
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.scheduling.standbys import startable, without_standbys, without_stopped
 from shared.snapshot import Snapshot
+from shared.standby.held_nodes import startable, without_standbys, without_stopped
+from shared.standby.removal import MAX_REMOVALS, removals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ from cli.export import families
 from cli.main import app
 from docs import events_page, generate
 from infra import context_keys
-from shared import metrics
+from shared.base import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
 ROOT = DOCS.parent

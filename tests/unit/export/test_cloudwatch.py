@@ -13,7 +13,7 @@ from moto import mock_aws
 from cli.cluster.live_reader import Deployment
 from cli.export import families
 from cli.export.cloudwatch import CloudWatchMetrics, monthly_usd
-from shared import metrics, runtime
+from shared.base import metrics, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.export import families, node_metrics, pod_metrics, pool_metrics
 from cli.export.cluster_reader import ClusterState
-from functions.lifecycle.nodepool_status import BREAKER_REASON, PAUSED
+from functions.lifecycle.statuses.nodepool_status import BREAKER_REASON, PAUSED
 from shared.api import labels as names
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta, ObjectRef, OwnerReference, RawQuantities

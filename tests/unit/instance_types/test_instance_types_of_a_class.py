@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli import catalog_entries
-from shared import runtime
 from shared.ami_family.families import family_of
 from shared.api import labels
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus
@@ -26,6 +25,7 @@ from shared.api.nodeclass import (
     Kubelet,
     ResolvedAMI,
 )
+from shared.base import runtime
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog, MalformedCatalogError, decode, encode
 from shared.instance_types.pricing import estimated_on_demand_price

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from functions.lifecycle.nomination import nominate_pods
+from functions.lifecycle.claims.nomination import nominate_pods
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import DaemonSet, Node, Pod, Taint
@@ -20,7 +20,7 @@ from shared.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from functions.lifecycle.nomination import PodNominations
+    from functions.lifecycle.claims.nomination import PodNominations
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

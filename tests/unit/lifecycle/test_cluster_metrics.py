@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from functions.lifecycle import node_overlay_status
 from functions.lifecycle.cluster_metrics import measure
+from functions.lifecycle.statuses import node_overlay_status
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod
 from shared.instance_types.catalog import InstanceTypeCatalog

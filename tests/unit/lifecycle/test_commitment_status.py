@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from functions.lifecycle.commitment_status import conditions
+from functions.lifecycle.statuses.commitment_status import conditions
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolStatus
 from shared.commitments.commitment import Commitments

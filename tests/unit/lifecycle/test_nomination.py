@@ -9,16 +9,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from functions.lifecycle.nomination import MAX_WAIT
+from functions.lifecycle.claims.nomination import MAX_WAIT
 from shared.api import labels as names
 from shared.api.kubernetes import DaemonSet, Pod, Taint
 from shared.api.nodeclaim import ResourceRequests
 from shared.api.taints import PODS_NOT_NOMINATED
-from shared.scheduling.state.nominations import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
+from shared.scheduling.nominations.planned_pods import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
 from tests.unit.lifecycle.joining_cluster import ALONE, APART, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
 
 if TYPE_CHECKING:
-    from functions.lifecycle.nomination import PodNominations
+    from functions.lifecycle.claims.nomination import PodNominations
 
 
 def by_node(nominations: PodNominations) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from functions.lifecycle.nodeclaim_lifecycle import reconciled_node, reconciled_nodeclaim
+from functions.lifecycle.claims.nodeclaim_lifecycle import reconciled_node, reconciled_nodeclaim
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Taint

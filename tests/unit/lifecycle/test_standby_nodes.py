@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from functions.lifecycle.standby_nodes import (
+from functions.lifecycle.claims.standby_nodes import (
     WARM_AFTER,
     WARM_TIMEOUT,
     is_warm,

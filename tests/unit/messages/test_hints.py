@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import hints
-from shared.settings import Settings, SettingsError, read
+from shared.base import hints
+from shared.base.settings import Settings, SettingsError, read
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relay.batcher import MAX_BACKOFF, Batcher
 from relay.publisher import MAX_BYTES, MAX_ENTRIES, entries, put_events_batches
-from shared import hints
+from shared.base import hints
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

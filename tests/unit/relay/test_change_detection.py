@@ -29,10 +29,10 @@ from relay.watched_kinds import (
     WatchedPoolOrClass,
     WatchedTaint,
 )
-from shared import hints
 from shared.api import labels as names
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ObjectMeta
+from shared.base import hints
 from shared.cluster import resources
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool
-from shared.scheduling.state.buffer_demand import Demand, demands, lead_time, wanted
+from shared.scheduling.buffers.demand import Demand, demands, lead_time, wanted
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
 from shared.api.limit_range import LimitRange
 from shared.api.quantity import parse_resources
+from shared.scheduling.buffers.chunks import ResolvedBuffer, buffer_of, chunk_pods, resolve
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.buffer_chunks import ResolvedBuffer, buffer_of, chunk_pods, resolve
 from shared.snapshot import BufferObjects, Snapshot
 from tests.scenarios import simulation
 

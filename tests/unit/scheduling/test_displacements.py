@@ -12,7 +12,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Pod
 from shared.api.nodeclaim import NodeClaim
-from shared.scheduling.state.displacements import possible_losses
+from shared.scheduling.nominations.displacements import possible_losses
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

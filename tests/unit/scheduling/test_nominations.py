@@ -20,8 +20,8 @@ from shared.api.nodepool import NodePool
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
+from shared.scheduling.nominations.planned_pods import add_planned_pods
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.state.nominations import add_planned_pods
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

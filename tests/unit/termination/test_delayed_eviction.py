@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.lifecycle.eviction_release import EvictionRelease, changed_delays
+from functions.lifecycle.claims.eviction_release import EvictionRelease, changed_delays
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodSpec
 from shared.api.meta import ObjectMeta

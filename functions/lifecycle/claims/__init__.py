@@ -1,0 +1,1 @@
+"""NodeClaims and their nodes over time: registration, initialization, nomination, repair, adoption, liveness."""

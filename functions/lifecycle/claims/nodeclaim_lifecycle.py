@@ -1,0 +1,341 @@
+"""Brings NodeClaims forward: registration and initialization with their node, or deletion when that takes too long.
+
+The rules are in :mod:`registration`, :mod:`nomination`, :mod:`initialization` and :mod:`liveness`; this module writes
+what they return.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from functions.lifecycle.claims.eviction_release import EvictionRelease, write_delayed_pods
+from functions.lifecycle.claims.initialization import initialized_node, initialized_nodeclaim, late_initialization
+from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_failure, standalone_expiration
+from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node
+from functions.lifecycle.claims.provider_id import restore_provider_id
+from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import EventReason, is_true
+from shared.api.standby import standby_state, was_standby
+from shared.base import aws, hints, parallel
+from shared.base.struct import Struct
+from shared.cloud_provider import instance_id
+from shared.cluster import resources, writes
+from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
+from shared.launch import boot_failures
+from shared.scheduling.nominations.planned_pods import planned_at, tried_version
+from shared.standby.held_nodes import without_standbys
+from shared.termination import garbage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from functions.lifecycle.claims.liveness import LivenessFailure
+    from functions.lifecycle.context import ReconcileContext
+    from shared.api.kubernetes import Node, Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import Instance
+    from shared.snapshot import Snapshot
+    from shared.termination.delayed_eviction import DelayedPods
+
+_EVENTS = {
+    nodeclaim.REGISTERED: EventReason("Registered"),
+    nodeclaim.INITIALIZED: EventReason("Initialized"),
+}
+"""The conditions that a NodeClaim gets with its node, each with its event."""
+_BATCH_SIZE = 2 * parallel.THREADS
+"""Nodes that are registered before their NodeClaims are written, and the evictions that wait for them released."""
+
+
+def reconcile_nodeclaims(
+    context: ReconcileContext, snapshot: Snapshot, *, nominate: bool
+) -> Mapping[str, LivenessFailure]:
+    """Register, initialize or delete each NodeClaim; by NodePool name, the last liveness failure, if there was one.
+
+    Without ``nominate``, nodes that wait for the nomination of their pods are left closed.
+    """
+    nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
+    unrecorded = _unrecorded_instances(context, snapshot)
+    release = _eviction_release(context, snapshot, nodes)
+    failures: dict[str, LivenessFailure] = {}
+    with_node: list[tuple[NodeClaim, Node]] = []
+    standbys: list[tuple[NodeClaim, Node]] = []
+    for claim in snapshot.node_claims:
+        if claim.metadata.deletion_timestamp is not None:
+            continue
+        expired = standalone_expiration(claim, now=context.now)
+        if expired is not None:
+            _give_up(context, snapshot, claim, expired)
+            continue
+        node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
+        if node is not None:
+            (standbys if standby_state(claim) else with_node).append((claim, node))
+            continue
+        instance = unrecorded.by_nodeclaim.get(claim.name)
+        if instance is not None:
+            context.attempt(claim.ref, partial(restore_provider_id, context, claim, instance))
+            continue
+        launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
+        unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
+        failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
+        if failure is not None and _give_up(context, snapshot, claim, failure):
+            failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
+    if standbys:
+        # Imported here: few clusters have standby nodes.
+        from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415
+
+        standby_nodes.reconcile(context, standbys)
+    nominations = _nominations(context, without_standbys(snapshot), with_node) if nominate else PodNominations()
+    _register_all(context, with_node, release, nominations)
+    context.attempt("delayed evictions", release.release_rest)
+    _clear_nominations(context, nominations.cleared)
+    return failures
+
+
+def _give_up(context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, failure: LivenessFailure) -> bool:
+    """Delete the NodeClaim, unless the cluster or its NodePool is paused; whether it is given up."""
+    if context.pause is not None or claim.metadata.labels.get(names.NODEPOOL) in context.pauses(snapshot):
+        return False
+    if failure.reason in {boot_failures.REGISTRATION_TIMEOUT, boot_failures.LAUNCH_TIMEOUT}:
+        remember = partial(
+            boot_failures.remember_timeout, aws.dynamodb(), context.settings.table_name, claim, snapshot.node_claims
+        )
+        context.attempt(claim.ref, partial(remember, failure.message, now=context.now))
+    context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
+    return True
+
+
+def reconciled_node(node: Node, claim: NodeClaim, *, released: bool = False) -> Node:
+    """The node as its NodeClaim has it be: registered, and initialized if pods can run on it.
+
+    ``released``: its planned pods are nominated, or there are none, so that it takes pods.
+    """
+    node = registered_node(node, claim)
+    return initialized_node(released_node(node) if released else node, claim)
+
+
+def reconciled_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
+    """The NodeClaim as its node has it be: registered, and initialized if pods can run on the node."""
+    return initialized_nodeclaim(registered_nodeclaim(claim, node, now=now), node, now=now)
+
+
+class _UnrecordedInstances(Struct, kw_only=True):
+    """Living instances that no NodeClaim's status names, by the NodeClaim in their tags.
+
+    ``by_launch_group`` has the ids of those that are not assigned to a NodeClaim yet, by launch group.
+    """
+
+    by_nodeclaim: Mapping[str, Instance] = field(default_factory=dict)
+    by_launch_group: Mapping[str, str] = field(default_factory=dict)
+
+
+def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _UnrecordedInstances:
+    """Instances for NodeClaims whose launch is overdue; EC2 is asked only if there are such NodeClaims."""
+    overdue = {c.name for c in snapshot.node_claims if is_launch_overdue(c, now=context.now)}
+    if not overdue:
+        return _UnrecordedInstances()
+    recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
+    by_nodeclaim: dict[str, Instance] = {}
+    by_launch_group: dict[str, str] = {}
+    for instance in context.cloud_provider.list():
+        if not garbage.is_alive(instance) or instance.id in recorded:
+            continue
+        claim_name = instance.tags.get(names.NODECLAIM_TAG)
+        if claim_name in overdue:
+            by_nodeclaim[claim_name] = instance
+        elif claim_name is None:
+            by_launch_group[instance.tags.get(names.LAUNCH_GROUP, "")] = instance.id
+    by_launch_group.pop("", None)
+    return _UnrecordedInstances(by_nodeclaim=by_nodeclaim, by_launch_group=by_launch_group)
+
+
+def _nominations(
+    context: ReconcileContext, snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]]
+) -> PodNominations:
+    """The nominations of planned pods; if they can't be computed, every node takes pods without them."""
+    pairs = list(with_node)
+    try:
+        return nominate_pods(snapshot, pairs, now=context.now)
+    except Exception:
+        # Nominations only save money. Whatever is wrong with them must not keep new nodes closed.
+        context.logger.exception("Nominating pods failed, their nodes take pods without nominations")
+        return PodNominations(released=frozenset(node.metadata.name for _, node in pairs))
+
+
+def _register_all(
+    context: ReconcileContext,
+    with_node: Iterable[tuple[NodeClaim, Node]],
+    release: EvictionRelease,
+    nominations: PodNominations,
+) -> None:
+    """Write what changed of these pairs, several in parallel: a hundred nodes may join at once.
+
+    Pods are nominated before their node takes pods. The evictions that wait for a node are released after its batch,
+    not after all nodes.
+    """
+    released = nominations.released
+
+    def write_node(pair: tuple[NodeClaim, Node]) -> tuple[NodeClaim, Node] | None:
+        claim, node = pair
+        change = partial(reconciled_node, claim=claim, released=node.metadata.name in released)
+        after: list[Node] = []
+        context.attempt(claim.ref, lambda: after.append(writes.update(context.client, resources.NODES, node, change)))
+        return (claim, after[0]) if after else None
+
+    changed: list[tuple[NodeClaim, Node]] = []
+    for claim, node in with_node:
+        _report_late(context, claim, node)
+        if _has_changed(claim, node, released=node.metadata.name in released, now=context.now):
+            changed.append((claim, node))
+        else:
+            context.attempt(claim.ref, partial(release.release_for, claim.name))
+    unwritten = dict(nominations.by_node)
+    written: list[tuple[NodeClaim, Node]] = []
+
+    def finish() -> None:
+        parallel.each(partial(_write_nodeclaim, context), written)
+        for claim, _ in written:
+            context.attempt(claim.ref, partial(release.release_for, claim.name))
+        written.clear()
+
+    for group in _opened_together(changed, nominations):
+        names_in_group = [node.metadata.name for _, node in group]
+        pods = {name: unwritten.pop(name) for name in names_in_group if name in unwritten}
+        _nominate(context, pods)
+        written += [pair for pair in parallel.each(write_node, group) if pair is not None]
+        # Again at once, before other pods take the room of those that lost their nomination meanwhile.
+        _write_nominations(context, {name: pods[name] for name in pods if name in released})
+        if len(written) >= _BATCH_SIZE:
+            finish()
+    finish()
+    _nominate(context, unwritten)
+
+
+def _report_late(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
+    """Record an event if the node should have been initialized long ago."""
+    why = late_initialization(claim, node, now=context.now)
+    if why:
+        context.recorder.record(claim.ref, "Warning", "NotInitialized", why)
+
+
+def _opened_together(
+    pairs: Iterable[tuple[NodeClaim, Node]], nominations: PodNominations
+) -> Iterator[list[tuple[NodeClaim, Node]]]:
+    """The pairs in groups that are written one after the other: nominations first, then the nodes.
+
+    A nomination is lost if kube-scheduler tries the pod before the node is open, which it does with each change of
+    any node's taints. So few pods are nominated before their node is opened: those of one node, or of nodes whose pods
+    have rules about each other.
+    """
+    group_of = {name: group for group in nominations.linked for name in group}
+    groups: dict[frozenset[str], list[tuple[NodeClaim, Node]]] = {}
+    not_nominated: list[tuple[NodeClaim, Node]] = []
+    for pair in pairs:
+        name = pair[1].metadata.name
+        if name in nominations.by_node:
+            groups.setdefault(group_of.get(name, frozenset([name])), []).append(pair)
+        else:
+            not_nominated.append(pair)
+    yield from groups.values()
+    for start in range(0, len(not_nominated), _BATCH_SIZE):
+        yield not_nominated[start : start + _BATCH_SIZE]
+
+
+def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
+    """Nominate pods for nodes (by name), and say so."""
+    _write_nominations(context, by_node)
+    for node, pods in by_node.items():
+        context.logger.info("Nominated pods for a node", extra={"node": node, "pods": len(pods)})
+
+
+def _write_nominations(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
+    """Nominate pods for nodes (by name), several in parallel."""
+
+    def write(pod_and_node: tuple[Pod, str]) -> None:
+        pod, node = pod_and_node
+        context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
+
+    parallel.each(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
+
+
+def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
+    """Remove the nominations of pods that their nodes didn't take."""
+
+    def clear(pod: Pod) -> None:
+        context.attempt(pod.ref, partial(_set_nominated_node, context, pod, None))
+
+    parallel.each(clear, pods)
+    for pod in pods:
+        context.logger.info("Cleared a nomination", extra={"pod": pod.key, "node": pod.status.nominated_node_name})
+
+
+def _set_nominated_node(context: ReconcileContext, pod: Pod, node: str | None) -> None:
+    """Write a pod's nominated node, unless the pod is gone or bound, which the API server refuses (422).
+
+    Its place in kube-scheduler's queue doesn't change with it, so what tells that place is kept.
+    """
+    meta = pod.metadata
+    path = resources.PODS.path(meta.name, namespace=meta.namespace, subresource="status")
+    annotations = {names.TRIED_VERSION: tried_version(pod) if node is not None else None}
+    patch = {"metadata": {"uid": meta.uid, "annotations": annotations}, "status": {"nominatedNodeName": node}}
+    with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
+        context.client.patch(path, patch)
+
+
+def _has_changed(claim: NodeClaim, node: Node, *, released: bool, now: datetime) -> bool:
+    """Whether either of the two is to be written."""
+    after = reconciled_node(node, claim, released=released)
+    return after != node or reconciled_nodeclaim(claim, after, now=now) != claim
+
+
+def _write_nodeclaim(context: ReconcileContext, pair: tuple[NodeClaim, Node]) -> None:
+    """Write the conditions that the NodeClaim has by its node, as that was written."""
+    context.attempt(pair[0].ref, partial(_register, context, *pair))
+
+
+def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
+    after = writes.update_status(
+        context.client,
+        resources.NODE_CLAIMS,
+        claim,
+        lambda c: reconciled_nodeclaim(c, node, now=context.now),
+    )
+    for type_, reason in _EVENTS.items():
+        if not is_true(after.status.conditions, type_) or is_true(claim.status.conditions, type_):
+            continue
+        context.logger.info(
+            "NodeClaim condition became true",
+            extra={"nodeclaim": claim.name, "node": node.metadata.name, "condition": type_},
+        )
+        context.recorder.record(claim.ref, "Normal", reason, f"node {node.metadata.name}")
+        _count(context, claim, type_)
+
+
+def _count(context: ReconcileContext, claim: NodeClaim, condition_type: str) -> None:
+    report = context.report
+    # A node that was started from standby has waited before; its pods have waited since they were planned for it.
+    created = planned_at(claim) if was_standby(claim) else claim.metadata.creation_timestamp
+    with context.report_lock:
+        if condition_type == nodeclaim.REGISTERED:
+            report.registered += 1
+            return
+        report.initialized += 1
+        seconds = (context.now - created).total_seconds() if created is not None else 0.0
+        report.slowest_ready = max(report.slowest_ready, seconds)
+
+
+def _eviction_release(context: ReconcileContext, snapshot: Snapshot, nodes: Mapping[str, Node]) -> EvictionRelease:
+    """The release of evictions that were delayed until some of these nodes registered."""
+
+    def write(claim_name: str, delayed: DelayedPods) -> None:
+        context.attempt(claim_name, partial(write_delayed_pods, context.client, claim_name, delayed))
+
+    return EvictionRelease(
+        snapshot.node_claims, nodes, write=write, wake=partial(context.send_to_termination, hints.DRAIN)
+    )

@@ -1,0 +1,117 @@
+"""Deletes unused launch templates, and leases of nodes that are gone.
+
+They cost nothing, so each process looks for them once an hour. A launch template that is needed again is created again
+by the next launch. ``unused_launch_templates`` and ``leases_without_node`` are pure.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from shared.api import labels as names
+from shared.base import aws, runtime
+from shared.base.struct import Struct
+from shared.cluster import listing, resources, writes
+from shared.cluster.lease import LeaseObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from functions.lifecycle.context import ReconcileContext
+    from shared.api.kubernetes import Node
+    from shared.cloud_provider import Instance
+    from shared.snapshot import Snapshot
+
+UNUSED_AFTER = timedelta(hours=1)
+"""Age of an unused launch template, or of a lease's last renewal, at which it is deleted."""
+COLLECTION_INTERVAL = timedelta(hours=1)
+NODE_LEASE_NAMESPACE = "kube-node-lease"
+_MAX_TEMPLATES_PER_RUN = 25
+_NOT_FOUND = frozenset({"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"})
+_TEMPLATE_TAG = "aws:ec2launchtemplate:id"
+"""EC2's own tag on an instance: the launch template that it was launched from."""
+
+
+class LaunchTemplate(Struct, kw_only=True):
+    """A launch template of the cluster."""
+
+    id: str
+    name: str
+    created_at: datetime
+
+
+def delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: Iterable[Instance]) -> None:
+    """Delete unused launch templates and leases, unless this process did so within the hour."""
+    context.attempt("unused resources", partial(_delete_unused, context, snapshot, tuple(instances)))
+
+
+def unused_launch_templates(
+    templates: Iterable[LaunchTemplate], instances: Iterable[Instance], *, now: datetime
+) -> tuple[LaunchTemplate, ...]:
+    """Launch templates older than an hour from which no instance was launched in the last hour."""
+    recently_used = {i.tags.get(_TEMPLATE_TAG, "") for i in instances if now - i.launched_at < UNUSED_AFTER}
+    return tuple(t for t in templates if now - t.created_at >= UNUSED_AFTER and t.id not in recently_used)
+
+
+def leases_without_node(
+    leases: Iterable[LeaseObject], nodes: Iterable[Node], *, now: datetime
+) -> tuple[LeaseObject, ...]:
+    """Node leases without an owner and a node that were not renewed for an hour.
+
+    A lease with an owner reference is deleted with its owner by Kubernetes' garbage collector.
+    """
+    node_names = {n.metadata.name for n in nodes}
+    return tuple(
+        lease
+        for lease in leases
+        if not lease.metadata.owner_references
+        and lease.metadata.name not in node_names
+        and now - (lease.spec.renew_time or lease.metadata.creation_timestamp or now) >= UNUSED_AFTER
+    )
+
+
+def _delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: tuple[Instance, ...]) -> None:
+    now = snapshot.taken_at
+    last_run: dict[str, datetime] = runtime.current().cached("lifecycle:unused-resources", dict)
+    if "at" in last_run and now - last_run["at"] < COLLECTION_INTERVAL:
+        return
+    last_run["at"] = now
+    templates = unused_launch_templates(_cluster_launch_templates(context.settings.cluster_name), instances, now=now)
+    for template in templates[:_MAX_TEMPLATES_PER_RUN]:
+        _delete_launch_template(template)
+    leases = listing.list_objects(context.client, resources.LEASES, LeaseObject, namespace=NODE_LEASE_NAMESPACE).objects
+    for lease in leases_without_node(leases, snapshot.nodes, now=now):
+        writes.delete(context.client, resources.LEASES, lease)
+
+
+def _cluster_launch_templates(cluster: str) -> list[LaunchTemplate]:
+    """The launch templates with the cluster's tag and a name of Tenon's, oldest first."""
+    pages = (
+        aws.ec2()
+        .get_paginator("describe_launch_templates")
+        .paginate(Filters=[{"Name": f"tag:{names.CLUSTER_TAG.format(cluster=cluster)}", "Values": ["owned"]}])
+    )
+    templates = [
+        LaunchTemplate(
+            id=template["LaunchTemplateId"],
+            name=template["LaunchTemplateName"],
+            created_at=template["CreateTime"],
+        )
+        for page in pages
+        for template in page["LaunchTemplates"]
+        if template["LaunchTemplateName"].startswith(f"tenon-{cluster}-")
+    ]
+    return sorted(templates, key=lambda t: (t.created_at, t.name))
+
+
+def _delete_launch_template(template: LaunchTemplate) -> None:
+    try:
+        aws.ec2().delete_launch_template(LaunchTemplateId=template.id)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _NOT_FOUND:
+            raise

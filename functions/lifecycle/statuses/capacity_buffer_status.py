@@ -1,0 +1,164 @@
+"""Status of CapacityBuffers: how many chunks they have, and whether there is room for all of them.
+
+The room is where the scheduler places the chunks, as in the decisions of the other functions. Why a chunk has none is
+known only with the catalog's instance types. Reasons are upstream's (Karpenter's capacitybuffer controller).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+from msgspec.structs import replace
+
+from shared.api.capacity_buffer import (
+    PROVISIONING,
+    READY_FOR_PROVISIONING,
+    CapacityBufferStatus,
+    LocalObjectRef,
+)
+from shared.api.meta import with_condition
+from shared.base import aws
+from shared.base.plurals import plural
+from shared.base.struct import Struct
+from shared.cluster import resources, writes
+from shared.disruption.simulated_scheduling import initialized_node_names
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
+from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
+from shared.scheduling.decision import Problem
+from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from functions.lifecycle.context import ReconcileContext
+    from shared.api.capacity_buffer import CapacityBuffer
+    from shared.scheduling.buffers.chunks import ResolvedBuffer
+    from shared.scheduling.decision import Decision
+    from shared.snapshot import Snapshot
+
+FITS_EXISTING_CAPACITY = "FitsExistingCapacity"
+REQUIRES_NEW_CAPACITY = "RequiresNewCapacity"
+NOT_READY_FOR_PROVISIONING = "NotReadyForProvisioning"
+BUFFER_EMPTY = "BufferEmpty"
+
+
+class ChunkRoom(Struct, kw_only=True):
+    """How many chunks of one buffer fit on initialized nodes, and on nodes that are coming; why others fit nowhere."""
+
+    fitting: int = 0
+    coming: int = 0
+    unschedulable: int = 0
+    why: str = ""
+
+
+def write_statuses(context: ReconcileContext, snapshot: Snapshot) -> None:
+    """Write the status of every CapacityBuffer that Tenon provides."""
+    decision = _decide(context, snapshot)
+    for resolved in resolved_buffers(snapshot):
+        room = chunk_room(resolved.objects.buffer, decision, snapshot)
+        context.attempt(resolved.objects.buffer.ref, partial(_write_status, context, resolved, room))
+
+
+def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
+    """Where the chunks are now; without a catalog, nothing is known about new nodes."""
+    settings = context.settings
+    try:
+        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
+    except (CatalogMissingError, ClientError) as error:
+        context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
+        return schedule_on_existing_nodes(snapshot)
+    pools = node_pools_by_status(
+        snapshot.node_pools,
+        snapshot.node_classes,
+        catalog,
+        unavailable=(),
+        nodes=snapshot.nodes,
+        claims=snapshot.node_claims,
+        overlays=snapshot.node_overlays,
+    )
+    return schedule(Problem(snapshot=snapshot, instance_types=pools.instance_types, not_ready=pools.not_ready))
+
+
+def chunk_room(buffer: CapacityBuffer, decision: Decision, snapshot: Snapshot) -> ChunkRoom:
+    """Where the decision has room for the buffer's chunks."""
+    initialized = initialized_node_names(snapshot)
+    by_node = {
+        name: sum(buffer_of(chunk) == buffer.key for chunk in chunks) for name, chunks in decision.chunks.items()
+    }
+    errors = [error for chunk, error in sorted(decision.chunk_errors.items()) if buffer_of(chunk) == buffer.key]
+    return ChunkRoom(
+        fitting=sum(count for name, count in by_node.items() if name in initialized),
+        coming=sum(count for name, count in by_node.items() if name not in initialized),
+        unschedulable=len(errors),
+        why=errors[0].message if errors else "",
+    )
+
+
+def status(resolved: ResolvedBuffer, room: ChunkRoom, *, now: datetime) -> CapacityBufferStatus:
+    """The status of a buffer with this room."""
+    objects, buffer = resolved.objects, resolved.objects.buffer
+    is_ready = resolved.template is not None
+    conditions = with_condition(
+        buffer.status.conditions,
+        READY_FOR_PROVISIONING,
+        status=is_ready,
+        reason=resolved.reason,
+        message=resolved.message,
+        now=now,
+        generation=buffer.metadata.generation,
+    )
+    reason, message = _provisioning(resolved, room)
+    template = objects.pod_template
+    return CapacityBufferStatus(
+        pod_template_ref=LocalObjectRef(name=template.name) if template is not None else None,
+        pod_template_generation=template.metadata.generation if template is not None else None,
+        replicas=resolved.chunks if is_ready else None,
+        provisioning_strategy=buffer.spec.provisioning_strategy,
+        conditions=with_condition(
+            conditions,
+            PROVISIONING,
+            status=reason == FITS_EXISTING_CAPACITY,
+            reason=reason,
+            message=message,
+            now=now,
+            generation=buffer.metadata.generation,
+        ),
+    )
+
+
+def _all_fit(chunks: int) -> str:
+    return "its chunk fits" if chunks == 1 else f"all {chunks} chunks fit"
+
+
+def _provisioning(resolved: ResolvedBuffer, room: ChunkRoom) -> tuple[str, str]:
+    """The reason and the message of the condition Provisioning."""
+    if resolved.template is None:
+        return NOT_READY_FOR_PROVISIONING, resolved.message
+    if not resolved.chunks:
+        return BUFFER_EMPTY, "the buffer has no chunks"
+    if room.fitting == resolved.chunks:
+        return FITS_EXISTING_CAPACITY, f"{_all_fit(resolved.chunks)} on existing nodes"
+    message = f"{room.fitting} of {plural(resolved.chunks, 'chunk')} fit on existing nodes"
+    if room.coming:
+        message += f", {room.coming} on nodes that are coming"
+    if room.unschedulable:
+        message += f"; {room.unschedulable} can't be scheduled: {room.why}"
+    return REQUIRES_NEW_CAPACITY, message
+
+
+def _write_status(context: ReconcileContext, resolved: ResolvedBuffer, room: ChunkRoom) -> None:
+    buffer = resolved.objects.buffer
+
+    def change(current: CapacityBuffer) -> CapacityBuffer:
+        objects = type(resolved.objects)(
+            buffer=replace(buffer, metadata=current.metadata, status=current.status),
+            pod_template=resolved.objects.pod_template,
+            workload=resolved.objects.workload,
+        )
+        return replace(current, status=status(replace(resolved, objects=objects), room, now=context.now))
+
+    writes.update_status(context.client, resources.for_kind(buffer.api_version, buffer.kind), buffer, change)

@@ -1,0 +1,1 @@
+"""What the other rooms build on: AWS clients, settings, queues, stored rows, metrics; nothing here knows Kubernetes."""

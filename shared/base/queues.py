@@ -1,0 +1,128 @@
+"""SQS batches: hints, dead letters, partial batch responses, and delayed messages.
+
+A malformed message goes to the function's dead-letter queue at once, with the reason as an attribute: a retry would
+fail again, and in a FIFO queue it would block every message behind it. A message whose reconcile failed is returned in
+the partial batch response, so SQS redelivers only that message and counts its receives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shared.base import hints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import timedelta
+
+    from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef, SendMessageRequestTypeDef
+
+_RETRY_SECONDS = (1, 4, 15, 60)
+"""Seconds until a message is redelivered, by its receive count: together longer than a lease whose holder died (60 s),
+and than fetching the catalog, so neither uses up a message's receives."""
+MAX_DELAY_SECONDS = 900
+"""SQS delays a message by at most 15 minutes."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a batch, and its hint."""
+
+    id: str
+    hint: hints.Hint
+
+
+def parse_batch(
+    event: dict[str, Any], *, cluster: str, sqs: SQSClient, dead_letter_queue_url: str, logger: Logger
+) -> tuple[Message, ...]:
+    """The hints of an SQS batch; malformed messages are logged and go to the dead-letter queue."""
+    messages = []
+    for record in event["Records"]:
+        try:
+            messages.append(Message(id=record["messageId"], hint=hints.parse(record["body"], cluster=cluster)))
+        except hints.MalformedHintError as error:
+            send_to_dead_letter_queue(sqs, dead_letter_queue_url, record=record, reason=str(error))
+            logger.exception(
+                "A malformed message was sent to the dead-letter queue",
+                extra={"message_id": record["messageId"], "reason": str(error), "queue": record["eventSourceARN"]},
+            )
+    return tuple(messages)
+
+
+def send_to_dead_letter_queue(
+    sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str
+) -> None:
+    """Send a message to the dead-letter queue, its body unchanged, with the reason as an attribute."""
+    attributes: dict[str, MessageAttributeValueTypeDef] = {
+        "reason": {"DataType": "String", "StringValue": reason},
+        "source": {"DataType": "String", "StringValue": record["eventSourceARN"]},
+    }
+    request: SendMessageRequestTypeDef = {
+        "QueueUrl": dead_letter_queue_url,
+        "MessageBody": record["body"] or "(empty)",
+        "MessageAttributes": attributes,
+    }
+    if dead_letter_queue_url.endswith(".fifo"):
+        request["MessageGroupId"] = "malformed"
+        request["MessageDeduplicationId"] = record["messageId"]
+    sqs.send_message(**request)
+
+
+def reject_malformed_event(
+    sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str, logger: Logger
+) -> None:
+    """Log an event that can't be read, and send it to the dead-letter queue."""
+    send_to_dead_letter_queue(sqs, dead_letter_queue_url, record=record, reason=reason)
+    logger.warning(
+        "A malformed event was sent to the dead-letter queue",
+        extra={"message_id": record["messageId"], "why": reason},
+    )
+
+
+def partial_batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
+    """Lambda's response that redelivers only these messages; without any, the whole batch succeeded."""
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+
+def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
+    """Send a message to a standard queue, visible after the delay (rounded up to seconds, at most 15 minutes)."""
+    seconds = min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
+    sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
+
+
+def retry_response(
+    sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]
+) -> dict[str, list[dict[str, str]]]:
+    """The partial batch response for messages whose reconcile failed.
+
+    They are redelivered after 1, 4, 15, 60 s by their receive count, not after the queue's visibility timeout.
+    """
+    receives = receive_counts(event)
+    failed = receives.keys() & set(message_ids)
+    return deliver_again(sqs, event, {id_: retry_seconds(receives[id_]) for id_ in failed})
+
+
+def receive_counts(event: Mapping[str, Any]) -> dict[str, int]:
+    """How often each message of the batch was received, this time included, by its id."""
+    return {r["messageId"]: int(r["attributes"]["ApproximateReceiveCount"]) for r in event["Records"]}
+
+
+def retry_seconds(receives: int) -> int:
+    """Seconds until a message that was received so often is delivered again."""
+    return _RETRY_SECONDS[min(receives, len(_RETRY_SECONDS)) - 1]
+
+
+def deliver_again(sqs: SQSClient, event: dict[str, Any], delays: Mapping[str, int]) -> dict[str, list[dict[str, str]]]:
+    """The partial batch response that redelivers these messages, each after so many seconds."""
+    for record in event["Records"]:
+        if record["messageId"] in delays:
+            name = record["eventSourceARN"].rpartition(":")[2]
+            sqs.change_message_visibility(
+                QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
+                ReceiptHandle=record["receiptHandle"],
+                VisibilityTimeout=delays[record["messageId"]],
+            )
+    return partial_batch_response(sorted(delays))

@@ -1,0 +1,94 @@
+"""Plans the chunks of CapacityBuffers after the pods, which never lose capacity to them.
+
+1. Pods are planned alone. Those that existing nodes take keep their places.
+2. Chunks fill what is left on existing nodes; for the rest, new nodes are planned, together with the pods that need
+   new nodes anyway. Together, because fewer and larger nodes are cheaper.
+3. If a pod found no place in that plan, the pods' own plan holds. The chunks wait for the next decision, for which the
+   pods' nodes exist.
+
+Nodes with pods come first, so that the nodes that are kept for chunks alone are few, and the same in each decision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.api.pods import is_daemon, is_mirror
+from shared.scheduling.buffers.chunks import chunk_pods
+from shared.scheduling.decision import Placement, UnschedulableReason
+from shared.scheduling.state.state_nodes import StateNode, StateNodes, with_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from shared.api.kubernetes import Pod
+    from shared.scheduling.decision import PlannedNodeClaim
+    from shared.snapshot import Snapshot
+
+    Place = Callable[[StateNodes, Iterable[Pod]], Placement]
+    """Plans pods on given nodes and on new ones."""
+
+_MOST_PODS_TOGETHER = 20_000
+"""Up to so many pods that need new nodes are planned together with chunks: that is a second plan for them. Beyond, the
+chunks wait for the next decision."""
+_PODS_FIRST = UnschedulableReason(message="pods that are pending need new nodes first")
+
+
+def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: Snapshot) -> tuple[Placement, Placement]:
+    """The placement of the pods, with all new NodeClaims, and that of the chunks, without."""
+    chunks = chunk_pods(snapshot)
+    alone = plan(state_nodes, pods) if pods else Placement()
+    if not chunks:
+        return alone, Placement()
+    by_key = {pod.key: pod for pod in pods}
+    pods_by_node = {name: [by_key[key] for key in keys] for name, keys in alone.existing_nodes.items()}
+    nodes = _pods_first(with_pods(state_nodes, pods_by_node))
+    on_new_nodes = [by_key[key] for claim in alone.node_claims for key in claim.pods]
+    if len(on_new_nodes) <= _MOST_PODS_TOGETHER:
+        together = plan(nodes, [*on_new_nodes, *chunks.values()])
+        if together.errors.keys() <= chunks.keys():
+            return _combined(alone, together, chunks)
+    return alone, Placement(errors=dict.fromkeys(sorted(chunks), _PODS_FIRST))
+
+
+def _pods_first(state_nodes: StateNodes) -> StateNodes:
+    """The nodes, initialized ones first, and of these the ones with workload pods."""
+    nodes = sorted(state_nodes.nodes, key=lambda node: (not node.initialized, not _has_workload(node), node.name))
+    return replace(state_nodes, nodes=tuple(nodes), columns={}, masks={})
+
+
+def _has_workload(node: StateNode) -> bool:
+    return any(not (is_daemon(pod) or is_mirror(pod)) for pod in node.pods)
+
+
+def _combined(alone: Placement, together: Placement, chunks: Mapping[str, Pod]) -> tuple[Placement, Placement]:
+    existing = {name: list(keys) for name, keys in alone.existing_nodes.items()}
+    for name, keys in together.existing_nodes.items():
+        existing.setdefault(name, []).extend(key for key in keys if key not in chunks)
+    claims = tuple(_apart(claim, chunks) for claim in together.node_claims)
+    return (
+        Placement(
+            node_claims=claims,
+            existing_nodes={name: tuple(keys) for name, keys in existing.items() if keys},
+            errors=alone.errors,
+        ),
+        Placement(
+            existing_nodes={
+                name: on_node
+                for name, keys in sorted(together.existing_nodes.items())
+                if (on_node := tuple(sorted(key for key in keys if key in chunks)))
+            },
+            errors=together.errors,
+        ),
+    )
+
+
+def _apart(claim: PlannedNodeClaim, chunks: Collection[str]) -> PlannedNodeClaim:
+    """The NodeClaim with its chunks apart from its pods."""
+    return replace(
+        claim,
+        pods=tuple(key for key in claim.pods if key not in chunks),
+        chunks=tuple(key for key in claim.pods if key in chunks),
+    )
