@@ -17,7 +17,8 @@ from local.aws import backends
 from local.aws.interceptor import Interceptor
 from shared.base import runtime
 from shared.cluster.snapshot_reader import SnapshotReader
-from shared.provisioning import provisioner
+from shared.provisioning import round as provisioning_round
+from shared.provisioning.round import Provisioning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,9 +79,9 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     with stub_account.account(nodes, pods) as environ, contextlib.ExitStack() as stack:
         for owner, name, part in (
             (SnapshotReader, "read", "snapshot"),
-            (provisioner.LeasedScheduler, "_resolved_pools", "supply"),
-            (provisioner, "schedule", "schedule"),
-            (provisioner.LeasedScheduler, "_create_node_claims", "claims"),
+            (Provisioning, "resolved_pools", "supply"),
+            (provisioning_round, "schedule", "schedule"),
+            (Provisioning, "create_node_claims", "claims"),
         ):
             stack.enter_context(backends.replaced(owner, name, watch.measured(part, getattr(owner, name))))
         stack.enter_context(backends.replaced(Interceptor, "__call__", answer))

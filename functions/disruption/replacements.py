@@ -81,12 +81,14 @@ class Replacements:
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
         """Launch the NodeClaims; those without capacity are deleted, and the next reconcile rolls the command back."""
         if claims:
+            clock = runtime.current().now
             Launcher(
                 client=self._client,
                 recorder=self._recorder,
                 cloud_provider=self._cloud_provider(),
                 logger=self._logger,
-            ).launch(claims, self.resolved_pools(snapshot, now=runtime.current().now()))
+                clock=clock,
+            ).launch(claims, self.resolved_pools(snapshot, now=clock()))
 
     def _cloud_provider(self, catalog: InstanceTypeCatalog | None = None) -> EC2CloudProvider:
         return EC2CloudProvider.launching(self._settings, catalog)

@@ -34,7 +34,7 @@ from shared.interruptions.event_verification import SPOT_STATUS_LAG, Verdict, ve
 from shared.interruptions.instance_lookup import instance_facts
 from shared.interruptions.notice import Action, Evidence
 from shared.launch import boot_failures
-from shared.provisioning.provisioner import Provisioner
+from shared.provisioning.provisioner import provisioner_of
 from shared.standby.held_nodes import without_standbys
 from shared.termination import delayed_eviction
 
@@ -259,7 +259,7 @@ class InterruptionController:
         """Schedule the pods of those nodes elsewhere and launch NodeClaims for them; None: failed, try again."""
         for _ in range(_LEASE_ATTEMPTS):
             try:
-                provisioned = Provisioner(self._settings, by="interruption", run=self._run, logger=self._logger).run(
+                provisioned = provisioner_of(self._settings, by="interruption", run=self._run, logger=self._logger).run(
                     leaving=leaving, until=self._until
                 )
             except (LeaseHeldError, LeaseLostError) as error:

@@ -20,7 +20,7 @@ from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.provisioning.provisioner import Provisioner
+from shared.provisioning.provisioner import provisioner_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, ru
     hinted = sum(m.hint.source in hints.WATCHES for m in messages)
     metrics.emit(emf_metrics, {metrics.HINTS: hinted})
     try:
-        report = Provisioner(settings, by="provisioner", run=run, logger=logger).run(
+        report = provisioner_of(settings, by="provisioner", run=run, logger=logger).run(
             sweep=all(m.hint.detail_type == hints.SCHEDULED for m in messages)
         )
     except (LeaseHeldError, LeaseLostError) as error:

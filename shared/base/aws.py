@@ -6,7 +6,7 @@ waiting costs nothing, instead of multiplying calls. CreateFleet is never retrie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -14,6 +14,8 @@ from botocore.config import Config
 from shared.base import runtime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from botocore.exceptions import ClientError
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
+
+T = TypeVar("T")
 
 ATTEMPTS = 3
 CONNECT_SECONDS = 3
@@ -45,17 +49,20 @@ def _config() -> Config:
     )
 
 
+def _cached(name: str, make: Callable[[], T]) -> T:
+    """The client of that name, created once per process."""
+    return runtime.current().cached(f"aws:{name}", make)
+
+
 def ec2() -> EC2Client:
     """EC2."""
-    return runtime.current().cached("aws:ec2", lambda: boto3.client("ec2", config=_config()))
+    return _cached("ec2", lambda: boto3.client("ec2", config=_config()))
 
 
 def ec2_short_timeout() -> EC2Client:
     """EC2 with a time-out of two seconds and no retry: for answers that are useful only at once."""
     short_timeout = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 1})
-    return runtime.current().cached(
-        "aws:ec2-short-timeout", lambda: boto3.client("ec2", config=_config().merge(short_timeout))
-    )
+    return _cached("ec2-short-timeout", lambda: boto3.client("ec2", config=_config().merge(short_timeout)))
 
 
 def ec2_without_retries() -> EC2Client:
@@ -63,86 +70,82 @@ def ec2_without_retries() -> EC2Client:
     one_attempt = _config().merge(
         Config(read_timeout=CREATE_FLEET_SECONDS, retries={"mode": "standard", "total_max_attempts": 1})
     )
-    return runtime.current().cached("aws:ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
+    return _cached("ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
 
 
 def autoscaling() -> Any:  # noqa: ANN401 (its types aren't installed)
     """Auto Scaling, for node groups."""
-    return runtime.current().cached("aws:autoscaling", lambda: boto3.client("autoscaling", config=_config()))
+    return _cached("autoscaling", lambda: boto3.client("autoscaling", config=_config()))
 
 
 def ssm() -> SSMClient:
     """Systems Manager, for public parameters."""
-    return runtime.current().cached("aws:ssm", lambda: boto3.client("ssm", config=_config()))
+    return _cached("ssm", lambda: boto3.client("ssm", config=_config()))
 
 
 def iam() -> IAMClient:
     """IAM, for instance profiles. Its time-outs are short: from many private subnets it can't be reached."""
     short_timeout = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
-    return runtime.current().cached("aws:iam", lambda: boto3.client("iam", config=_config().merge(short_timeout)))
+    return _cached("iam", lambda: boto3.client("iam", config=_config().merge(short_timeout)))
 
 
 def eks() -> EKSClient:
     """EKS, for the cluster's endpoint."""
-    return runtime.current().cached("aws:eks", lambda: boto3.client("eks", config=_config()))
+    return _cached("eks", lambda: boto3.client("eks", config=_config()))
 
 
 def cloudwatch() -> CloudWatchClient:
     """CloudWatch, for the states of alarms and the values of metrics."""
-    return runtime.current().cached("aws:cloudwatch", lambda: boto3.client("cloudwatch", config=_config()))
+    return _cached("cloudwatch", lambda: boto3.client("cloudwatch", config=_config()))
 
 
 def lambda_functions() -> LambdaClient:
     """Lambda, for the configuration of the functions."""
-    return runtime.current().cached("aws:lambda", lambda: boto3.client("lambda", config=_config()))
+    return _cached("lambda", lambda: boto3.client("lambda", config=_config()))
 
 
 def sqs() -> SQSClient:
     """SQS."""
-    return runtime.current().cached("aws:sqs", lambda: boto3.client("sqs", config=_config()))
+    return _cached("sqs", lambda: boto3.client("sqs", config=_config()))
 
 
 def sqs_short_timeout() -> SQSClient:
     """SQS with time-outs of a second and no retry: for hints that somebody waits for, and that a sweep replaces."""
     short_timeout = Config(connect_timeout=1, read_timeout=1, retries={"mode": "standard", "total_max_attempts": 1})
-    return runtime.current().cached(
-        "aws:sqs-short-timeout", lambda: boto3.client("sqs", config=_config().merge(short_timeout))
-    )
+    return _cached("sqs-short-timeout", lambda: boto3.client("sqs", config=_config().merge(short_timeout)))
 
 
 def events() -> EventBridgeClient:
     """EventBridge."""
-    return runtime.current().cached("aws:events", lambda: boto3.client("events", config=_config()))
+    return _cached("events", lambda: boto3.client("events", config=_config()))
 
 
 def events_without_retries() -> EventBridgeClient:
     """EventBridge with a time-out of five seconds and no retry: for the relay, which sends again by itself."""
     one_attempt = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 1})
-    return runtime.current().cached(
-        "aws:events-without-retries", lambda: boto3.client("events", config=_config().merge(one_attempt))
-    )
+    return _cached("events-without-retries", lambda: boto3.client("events", config=_config().merge(one_attempt)))
 
 
 def dynamodb() -> DynamoDBClient:
     """DynamoDB."""
-    return runtime.current().cached("aws:dynamodb", lambda: boto3.client("dynamodb", config=_config()))
+    return _cached("dynamodb", lambda: boto3.client("dynamodb", config=_config()))
 
 
 def s3() -> S3Client:
     """S3, for the catalog."""
-    return runtime.current().cached("aws:s3", lambda: boto3.client("s3", config=_config()))
+    return _cached("s3", lambda: boto3.client("s3", config=_config()))
 
 
 def pricing(region: str) -> PricingClient:
     """The price list with the prices of a Region. It has endpoints in few Regions, and a partition only has its own."""
     endpoint = "cn-northwest-1" if region.startswith("cn-") else "us-east-1"
     slow = _config().merge(Config(read_timeout=_PRICES_READ_SECONDS))
-    return runtime.current().cached("aws:pricing", lambda: boto3.client("pricing", region_name=endpoint, config=slow))
+    return _cached("pricing", lambda: boto3.client("pricing", region_name=endpoint, config=slow))
 
 
 def savings_plans() -> Any:  # noqa: ANN401 (its types aren't installed)
     """Savings Plans: one endpoint for all Regions of a partition, which botocore knows by the Region."""
-    return runtime.current().cached("aws:savings-plans", lambda: boto3.client("savingsplans", config=_config()))
+    return _cached("savings-plans", lambda: boto3.client("savingsplans", config=_config()))
 
 
 def error_code(error: ClientError) -> str:

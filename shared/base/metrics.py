@@ -232,13 +232,13 @@ def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
     for metric, (most, reason, why, unit) in REASONS.items():
         if (value := values.get(metric, 0)) > most:
             report_unwell(reason, why.format(plural(round(value), unit)))
-    if runtime.current().environ.get(settings.variable("observability")) == "lean":
+    environ = runtime.current().environ
+    if environ.get(settings.variable("observability")) == "lean":
         return
     emitted = {metric: value for metric, value in values.items() if value or metric.statistic != "Sum"}
     for metric, value in emitted.items():
         metrics.add_metric(name=metric.name, unit=metric.unit, value=value)
     if emitted:
-        environ = runtime.current().environ
         for dimension, setting in ((CLUSTER, "cluster_name"), (FLEET, "fleet")):
             if owner := environ.get(settings.variable(setting)):
                 metrics.add_dimension(name=dimension, value=owner)

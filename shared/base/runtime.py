@@ -60,6 +60,11 @@ def current() -> Runtime:
     return _current.get()
 
 
+def now() -> datetime:
+    """The time in this invocation: the clock of what is created once and used in many invocations."""
+    return current().now()
+
+
 @contextlib.contextmanager
 def using(runtime: Runtime) -> Iterator[None]:
     """Run the body with another runtime; for the local world and for tests."""

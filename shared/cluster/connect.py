@@ -54,8 +54,9 @@ def describe(eks: EKSClient, name: str) -> ClusterInfo:
         ClusterError: the cluster doesn't exist, or has no endpoint yet.
         ClientError: EKS denied or throttled the call.
     """
-    cached: dict[str, tuple[datetime, ClusterInfo]] = runtime.current().cached("cluster:facts", dict)
-    now = runtime.current().now()
+    process = runtime.current()
+    cached: dict[str, tuple[datetime, ClusterInfo]] = process.cached("cluster:facts", dict)
+    now = process.now()
     if name in cached and now - cached[name][0] < _DESCRIPTION_TTL:
         return cached[name][1]
     try:
@@ -105,7 +106,7 @@ def _create_client(name: str, attempts: int) -> Client:
         session,
         region=info.region or session.region_name or "us-east-1",
         cluster=name,
-        now=lambda: runtime.current().now(),
+        now=runtime.now,
     )
     authority = base64.b64decode(info.certificate_authority).decode()
     return to_server(info.endpoint, authority, source, attempts=attempts)

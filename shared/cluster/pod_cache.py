@@ -32,7 +32,7 @@ from shared.cluster.resources import PODS
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from shared.cluster.client import Client
     from shared.cluster.watch import Watch, WatchEvent
@@ -72,9 +72,15 @@ class PodCache:
     """
 
     def __init__(
-        self, client: Client, *, min_pods_to_watch: int = MIN_PODS_TO_WATCH, max_silences: int = MAX_SILENCES
+        self,
+        client: Client,
+        *,
+        min_pods_to_watch: int = MIN_PODS_TO_WATCH,
+        max_silences: int = MAX_SILENCES,
+        now: Callable[[], datetime] = runtime.now,
     ) -> None:
         self._client = client
+        self._now = now
         self._max_silences = max_silences
         self._min_pods_to_watch = min_pods_to_watch
         self._version = ""
@@ -146,7 +152,7 @@ class PodCache:
                 gc.freeze()
                 self._is_frozen = True
         self._version = listed.version
-        self._proven_at = runtime.current().now()
+        self._proven_at = self._now()
         self._is_listed = True
         self.lists += 1
 
@@ -166,11 +172,11 @@ class PodCache:
                 else:
                     self._apply(event)
                     if _is_at_least(self._version, unbound.version):
-                        self._proven_at = runtime.current().now()
+                        self._proven_at = self._now()
                         return
         finally:
             stream.close()
-        if self._unbound_versions != target or runtime.current().now() - self._proven_at >= MAX_UNPROVEN:
+        if self._unbound_versions != target or self._now() - self._proven_at >= MAX_UNPROVEN:
             raise _WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:

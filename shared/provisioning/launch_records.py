@@ -16,53 +16,26 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodepool import node_group_of
 from shared.api.pods import waited
-from shared.base import aws, decision_log, hints, runtime
 from shared.base.decision_log import LaunchRecord
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
-from shared.instance_types import catalog_store
-from shared.instance_types.catalog_store import CatalogMissingError
 from shared.scheduling.state.daemonsets import may_be_ignored
 
 _MAX_EVENTS = 100
 """How many pods get an event in one run; the next run continues."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
-    from shared.base.settings import ProvisioningSettings
-    from shared.cloud_provider import LaunchResult, ResolvedNodePools
+    from shared.cloud_provider import LaunchResult
     from shared.cluster.events import Recorder
-    from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.node_groups.group_pools import ScaleUp
+    from shared.provisioning.round import Round
     from shared.scheduling.decision import Decision, UnschedulableReason
     from shared.snapshot import Snapshot
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduledRound:
-    """A decision whose NodeClaims are ``created``; ``unlaunched`` are older ones without an instance.
-
-    ``nominated_claims`` has the NodeClaim's name for each pod that is expected on a node that doesn't exist yet.
-    ``missing_replicas`` says by static pool why not all of its replicas can be launched, ``missing_standbys`` the same
-    of standby nodes. ``recently_unavailable`` says why pods were unschedulable until offerings that had no capacity
-    some time ago were tried again. ``scale_ups`` are the node groups that were asked for nodes.
-    """
-
-    decision: Decision
-    snapshot: Snapshot
-    resolved_pools: ResolvedNodePools
-    created: tuple[NodeClaim, ...]
-    unlaunched: tuple[NodeClaim, ...]
-    nominated_claims: Mapping[str, str]
-    missing_replicas: Mapping[str, str]
-    missing_standbys: Mapping[str, str]
-    recently_unavailable: Mapping[str, UnschedulableReason]
-    scale_ups: tuple[ScaleUp, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -94,7 +67,7 @@ class ProvisioningReport:
         """Whether EC2 throttled a call, so that the messages should be delivered again."""
         return any(f.kind == "throttled" for f in self.failed)
 
-    def add_round(self, scheduled: ScheduledRound, results: Sequence[LaunchResult], *, now: datetime) -> None:
+    def add_round(self, scheduled: Round, results: Sequence[LaunchResult], *, now: datetime) -> None:
         """Add a round's results."""
         claims = (*scheduled.unlaunched, *scheduled.created)
         launched = [r for r in results if isinstance(r, LaunchedInstance)]
@@ -123,13 +96,14 @@ def planned_price(claims: Iterable[NodeClaim], launched: Iterable[LaunchedInstan
 def record_launches(
     created: Sequence[NodeClaim],
     results: Iterable[LaunchResult],
-    settings: ProvisioningSettings,
+    put: Callable[[LaunchRecord], None],
     *,
     pods: Mapping[str, str],
     before: float,
+    now: datetime,
     logger: Logger,
 ) -> None:
-    """Record the launches of a decision's ``created`` NodeClaims; a failure of DynamoDB is only logged.
+    """Record the launches of a decision's ``created`` NodeClaims with ``put``; a failure of it is only logged.
 
     ``pods`` has the NodeClaim of each pod, ``before`` is the price of the nodes that existed and stay, USD per hour.
     """
@@ -139,7 +113,7 @@ def record_launches(
         return
     record = LaunchRecord(
         decision=created[-1].metadata.annotations.get(names.DECISION, ""),
-        at=runtime.current().now(),
+        at=now,
         pods=sum(claim in names_of_created for claim in pods.values()),
         nodes=len(launched),
         planned=planned_price(created, launched),
@@ -158,7 +132,7 @@ def record_launches(
         },
     )
     try:
-        decision_log.put_launches(aws.dynamodb(), settings.table_name, record)
+        put(record)
     except ClientError as error:
         logger.warning("Couldn't write to the decision log", extra={"decision": record.decision, "why": str(error)})
 
@@ -169,33 +143,13 @@ def nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:
     return {pod: name for name, pods in decision.existing_nodes.items() if name not in nodes for pod in pods}
 
 
-def stored_catalog(settings: ProvisioningSettings) -> InstanceTypeCatalog:
-    """The instance type catalog; if there is none, the catalog function is asked to write it.
-
-    Raises:
-        CatalogMissingError: there is none yet.
-    """
-    try:
-        return catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
-    except CatalogMissingError:
-        entry = hints.put_events_entry(
-            hints.CATALOG_MISSING,
-            cluster=settings.cluster_name,
-            keys=(),
-            time=runtime.current().now(),
-            bus=settings.event_bus_name,
-        )
-        aws.events().put_events(Entries=[entry])
-        raise
-
-
 def longest_pod_wait(decision: Decision, snapshot: Snapshot, now: datetime) -> float:
     """The longest time in seconds that a pod has waited for one of the new NodeClaims."""
     pods = {key for claim in decision.new_node_claims for key in claim.pods}
     return max((waited(p, now=now) for p in snapshot.pods if p.key in pods), default=0.0)
 
 
-def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger) -> None:
+def report_events(scheduled: Round, recorder: Recorder, logger: Logger) -> None:
     """Log and record events on NodePools that lack nodes, on unschedulable pods, and on pods that groups grow for.
 
     Where nodes are launched, also on the DaemonSets that they keep no room for.
@@ -220,7 +174,7 @@ def report_events(scheduled: ScheduledRound, recorder: Recorder, logger: Logger)
             recorder.record(pods[key].ref, "Normal", "TriggeredScaleUp", message)
 
 
-def _report_pools(scheduled: ScheduledRound, recorder: Recorder, logger: Logger) -> None:
+def _report_pools(scheduled: Round, recorder: Recorder, logger: Logger) -> None:
     """Log and record why NodePools have fewer replicas or standby nodes."""
     missing = {
         EventReason("ReplicasMissing"): scheduled.missing_replicas,

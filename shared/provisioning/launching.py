@@ -16,7 +16,7 @@ from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
-from shared.base import parallel, runtime
+from shared.base import parallel
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -26,7 +26,7 @@ from shared.provisioning.nodeclaim_creation import instance_types
 from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -49,6 +49,7 @@ class Launcher:
     recorder: Recorder
     cloud_provider: CloudProvider
     logger: Logger
+    clock: Callable[[], datetime]
 
     def launch(
         self,
@@ -60,7 +61,7 @@ class Launcher:
 
         ``node_classes`` are the stored ones, for standalone NodeClaims.
         """
-        now = runtime.current().now()
+        now = self.clock()
         claims = tuple(claims)
         starting = [c for c in claims if _is_starting(c)]
         if starting:
@@ -183,10 +184,10 @@ class Launcher:
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
 
-def unlaunched_claims(snapshot: Snapshot, created: Iterable[NodeClaim]) -> tuple[NodeClaim, ...]:
+def unlaunched_claims(claims: Iterable[NodeClaim], created: Iterable[NodeClaim] = ()) -> tuple[NodeClaim, ...]:
     """The NodeClaims that need an instance, without those that were just created."""
     created_names = {c.name for c in created}
-    return tuple(c for c in snapshot.node_claims if is_unlaunched(c) and c.name not in created_names)
+    return tuple(c for c in claims if is_unlaunched(c) and c.name not in created_names)
 
 
 def is_unlaunched(claim: NodeClaim) -> bool:

@@ -22,7 +22,7 @@ from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
 from shared.base.struct import Struct
 from shared.scheduling.buffers import chunk_placement
 from shared.scheduling.decision import Decision, Placement, PlannedNodeClaim, Problem, UnschedulableReason
-from shared.scheduling.nominations.nominated_pods import nominate
+from shared.scheduling.nominations.nominated_pods import Nominations, nominate
 from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.instance_types.instance_type import InstanceType
-    from shared.scheduling.nominations.nominated_pods import Nominations
     from shared.scheduling.solver.plan import Plan
     from shared.scheduling.state.daemonsets import DaemonSetPod
     from shared.scheduling.state.state_nodes import StateNodes
@@ -62,7 +61,10 @@ def schedule(problem: Problem) -> Decision:
     pods = {pod.key: pod for pod in _pods_without_node(problem, state_nodes.leaving | problem.leaving)}
     requested = {key for key in pods if problem.pods is None or key in problem.pods}
 
-    nominations = nominate(state_nodes, snapshot, pods)
+    has_nominations = snapshot.node_claims or any(pod.status.nominated_node_name for pod in pods.values())
+    nominations = (
+        nominate(state_nodes, snapshot, pods) if has_nominations else Nominations(state_nodes, {}, frozenset())
+    )
     nominated = nominations.deferred.union(*nominations.pods_by_node.values())
     pending = [pod for key, pod in pods.items() if key in requested and key not in nominated]
     placer = _Placer(

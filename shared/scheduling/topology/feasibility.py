@@ -189,7 +189,8 @@ class FeasibilityChecker:
             templates, nodes = self.launch_options.templates, self.state_nodes.nodes
             distinct_taints = {*(t.taints for t in templates), *(n.taints for n in nodes)}
             tolerated = {
-                taints: untolerated(tolerations, taints, effects=effects) is None for taints in distinct_taints
+                taints: not taints or untolerated(tolerations, taints, effects=effects) is None
+                for taints in distinct_taints
             }
             masks = self._tolerated[key] = (
                 np.fromiter((tolerated[t.taints] for t in templates), np.bool_, len(templates)),

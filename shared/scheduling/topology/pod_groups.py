@@ -28,7 +28,7 @@ from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Vol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from shared.api.kubernetes import Pod, PodAffinity, PodSpec, Toleration, TopologySpreadConstraint
+    from shared.api.kubernetes import NodeAffinity, Pod, PodAffinity, PodSpec, Toleration, TopologySpreadConstraint
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.rules.pod_affinity import Namespaces, SpreadConstraint, TopologyTerm
     from shared.scheduling.rules.volume_topology import MountedVolume, Storage
@@ -198,8 +198,9 @@ def _read_group(
     pod: Pod, ports: frozenset[HostPort], namespaces: Namespaces, storage: Storage
 ) -> PodGroup | UnschedulableReason:
     try:
-        required = required_alternatives(pod.spec)
-        volumes = storage.volumes_of(pod) if mounts_claims(pod.spec) else Volumes()
+        spec = pod.spec
+        required = _required_nodes(spec)
+        volumes = storage.volumes_of(pod) if mounts_claims(spec) else Volumes()
         conflicts = [conflicting_key(r) for r in required]
         satisfiable = [r for r, conflict in zip(required, conflicts, strict=True) if conflict is None]
         if not satisfiable:
@@ -209,7 +210,7 @@ def _read_group(
                 if key is not None
                 else "required node affinity has no term that can match a node"
             )
-        needed = _spread_without_pods(filter(_limits_nothing, pod.spec.topology_spread_constraints))
+        needed = _spread_without_pods(filter(_limits_nothing, spec.topology_spread_constraints))
         alternatives = [intersect(intersect(r, v), needed) for r in satisfiable for v in volumes.alternatives]
         alternatives = [a for a in alternatives if conflicting_key(a) is None]
         if not alternatives:
@@ -230,8 +231,6 @@ def _pod_group(
 ) -> PodGroup:
     spec = pod.spec
     affinity = spec.affinity
-    node = affinity.node_affinity if affinity is not None else None
-    preferred_nodes = node.preferred_during_scheduling_ignored_during_execution if node is not None else []
     required_affinity, preferred_affinity = _affinity_terms(
         affinity.pod_affinity if affinity else None, pod, namespaces
     )
@@ -245,11 +244,11 @@ def _pod_group(
         alternatives=alternatives,
         tolerations=tuple(spec.tolerations),
         anti_affinity=required_anti_affinity,
-        affinity=all_of(required_affinity),
+        affinity=all_of(required_affinity) if required_affinity else (),
         spread_constraints=tuple(
             spread_constraint(c, pod) for c in constraints if c.when_unsatisfiable != "ScheduleAnyway"
         ),
-        preferred_node_affinity=preferred_alternatives(preferred_nodes),
+        preferred_node_affinity=_preferred_nodes(affinity.node_affinity) if affinity else (),
         preferred_affinity=preferred_affinity,
         preferred_anti_affinity=preferred_anti_affinity,
         preferred_spread_constraints=tuple(
@@ -259,6 +258,16 @@ def _pod_group(
         mounted_volumes=volumes.mounted_volumes,
         volume_labels=frozenset(key for topology in volumes.alternatives for key in topology),
     )
+
+
+def _required_nodes(spec: PodSpec) -> tuple[Requirements, ...]:
+    return required_alternatives(spec) if spec.node_selector or spec.affinity else ({},)
+
+
+def _preferred_nodes(affinity: NodeAffinity | None) -> tuple[Requirements, ...]:
+    if affinity is None:
+        return ()
+    return preferred_alternatives(affinity.preferred_during_scheduling_ignored_during_execution)
 
 
 def _affinity_terms(

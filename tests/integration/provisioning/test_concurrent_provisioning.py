@@ -30,7 +30,7 @@ from shared.cluster.client import Client
 from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types import catalog_store
-from shared.provisioning.provisioner import Provisioner
+from shared.provisioning.provisioner import provisioner_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ class ConcurrentRuns:
         logger = Logger(service=holder, level="CRITICAL")
         with runtime.using(own):
             try:
-                Provisioner(SETTINGS, by=holder, run=run, logger=logger).run()
+                provisioner_of(SETTINGS, by=holder, run=run, logger=logger).run()
             except (LeaseHeldError, LeaseLostError):
                 self.lease_conflicts += 1
 

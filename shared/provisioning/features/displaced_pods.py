@@ -7,14 +7,20 @@ are soon deleted, with their NodeClaims.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.api.meta import Struct
 from shared.api.pods import is_daemon, waited
 from shared.cluster import lease_record, listing, resources
 from shared.cluster.errors import ApiError
+from shared.provisioning.launch_records import longest_pod_wait
+from shared.provisioning.round import SETTLING_SECONDS, Feature
 from shared.scheduling.nominations import displacements
 from shared.scheduling.nominations.displacements import Brake, PossibleLoss, Record
 
@@ -24,16 +30,16 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.kubernetes import Pod
+    from shared.cloud_provider import ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.lease_record import LeaseRecord
+    from shared.provisioning.round import Provisioning, Round, Schedule
     from shared.scheduling.decision import Decision
     from shared.snapshot import Snapshot
 
 RECORD = "displaced-pods"
 _MAX_LOOKUPS = 10
 """The pods whose events are read in one run, those of the newest machines first."""
-SETTLING_SECONDS = 15.0
-"""A pod that has waited for so long may have lost machines whose NodeClaims are gone; sooner, these are still there."""
 _PREEMPTED = "Preempted"
 _EVICTED = frozenset(
     {
@@ -70,6 +76,38 @@ class _Event(Struct):
     def is_eviction(self) -> bool:
         """Whether the node could not keep the pod."""
         return self.reason in _EVICTED and self.source.component in _EVICTING_COMPONENTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisplacedPods(Feature):
+    """The brake on launching the same machine again for pods that lost theirs; a first machine has none."""
+
+    provisioning: Provisioning
+
+    def after(self, round_: Round) -> Round:
+        """The round decided again without the pods that get no machine now, which have the reason."""
+        if not round_.decision.new_node_claims or not _may_have_lost_machines(round_):
+            return round_
+        settings, logger = self.provisioning.settings, self.provisioning.logger
+        brake = brake_for(
+            self.provisioning.client, round_.snapshot, round_.decision, cluster=settings.cluster_name, logger=logger
+        )
+        if brake is None:
+            return round_
+        return self.provisioning.decide(replace(round_, schedule=partial(_schedule_braked, round_.schedule, brake)))
+
+
+def _may_have_lost_machines(round_: Round) -> bool:
+    if round_.snapshot.node_claims:
+        return True
+    return longest_pod_wait(round_.decision, round_.snapshot, round_.now) >= SETTLING_SECONDS
+
+
+def _schedule_braked(
+    schedule: Schedule, brake: Brake, snapshot: Snapshot, *, resolved_pools: ResolvedNodePools
+) -> Decision:
+    decision = schedule(with_fields(snapshot, pods=brake.snapshot.pods), resolved_pools=resolved_pools)
+    return replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
 
 
 def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster: str, logger: Logger) -> Brake | None:

@@ -5,6 +5,7 @@ All other pods wait, with the pause as the reason. Nodes that were launched befo
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,20 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.pause import read_pause
-from shared.base.struct import Struct
+from shared.provisioning.round import Feature
 from shared.scheduling.decision import Problem, UnschedulableReason
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from shared.api.nodeclaim import NodeClaim
     from shared.api.pause import Pause
-    from shared.scheduling.decision import Decision
+    from shared.provisioning.round import Provisioning, Round
     from shared.snapshot import Snapshot
 
 
-class PausedProvisioning(Struct, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class PausedProvisioning(Feature):
     """One round while the cluster is paused: ``snapshot`` is what it decides from.
 
     ``forced`` are the pods that get new nodes nevertheless (namespace/name); the snapshot isn't paused then, and has
@@ -35,37 +36,47 @@ class PausedProvisioning(Struct, kw_only=True):
     pause: Pause
     snapshot: Snapshot
     forced: frozenset[str] = frozenset()
-    waiting: Mapping[str, UnschedulableReason] = {}
+    waiting: Mapping[str, UnschedulableReason] = field(default_factory=dict)
 
-    def decision(self, decision: Decision) -> Decision:
+    def before(self, round_: Round) -> Round:
+        """The round from the snapshot that is left for it."""
+        return replace(round_, snapshot=self.snapshot, pause=self.pause)
+
+    def after(self, round_: Round) -> Round:
         """The decision with the waiting pods, and with the pause as the reason where no NodePool was checked."""
         why = UnschedulableReason(message=f"unschedulable: {self.pause.message}")
-        errors = {**decision.pod_errors, **self.waiting}
-        return replace(decision, pod_errors={pod: error if error.criteria else why for pod, error in errors.items()})
+        errors = {**round_.decision.pod_errors, **self.waiting}
+        errors = {pod: error if error.criteria else why for pod, error in errors.items()}
+        return replace(round_, decision=replace(round_.decision, pod_errors=errors))
 
-    def launchable(self, unlaunched: Iterable[NodeClaim], decision: Decision) -> tuple[NodeClaim, ...]:
-        """Those of the NodeClaims without an instance that forced pods need.
+    def write(self, round_: Round) -> Round:
+        """Of the NodeClaims without an instance, those that forced pods need are launched.
 
         Without forced pods those of NodePools, which can't be launched now, and say so in a condition.
         """
-        if self.forced:
-            existing = decision.existing_nodes
-            return tuple(c for c in unlaunched if not self.forced.isdisjoint(existing.get(c.name, ())))
-        return tuple(
-            c for c in unlaunched if names.NODEPOOL in c.metadata.labels and names.STANDBY not in c.metadata.annotations
+        existing = round_.decision.existing_nodes
+        launched = tuple(
+            c
+            for c in round_.unlaunched
+            if (
+                not self.forced.isdisjoint(existing.get(c.name, ()))
+                if self.forced
+                else names.NODEPOOL in c.metadata.labels and names.STANDBY not in c.metadata.annotations
+            )
         )
+        return replace(round_, unlaunched=launched)
 
 
-def paused_provisioning(
-    snapshot: Snapshot, annotations: Mapping[str, str], *, forced: frozenset[str]
-) -> PausedProvisioning | None:
-    """How to provision by these annotations of the cluster's Lease; None if the cluster isn't paused.
+def paused_provisioning(provisioning: Provisioning, round_: Round) -> PausedProvisioning | None:
+    """How to provision by the annotations of the cluster's Lease; None if the cluster isn't paused.
 
-    ``forced`` are the nodes whose pods get new nodes all the same (by name).
+    Pods of nodes that an interruption takes get new nodes all the same.
     """
-    pause = read_pause(annotations, now=snapshot.taken_at)
+    snapshot = round_.snapshot
+    pause = read_pause(round_.lease.annotations, now=snapshot.taken_at)
     if pause is None:
         return None
+    forced = round_.leaving if provisioning.by == "interruption" else frozenset[str]()
     paused = with_fields(snapshot, pause=pause)
     pods = frozenset(p.key for p in snapshot.pods if p.spec.node_name in forced)
     if not pods:

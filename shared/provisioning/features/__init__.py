@@ -1,0 +1,1 @@
+"""The optional features of provisioning, one module each; ``doors`` is the list of them."""

@@ -1,0 +1,90 @@
+"""The optional features of provisioning, in their order, and when each is on.
+
+A door looks at the round and the settings, and imports its feature only if that is on. Each feature's ``before`` runs
+in the order of the list, ``after`` and ``write`` in the reverse order: the first feature is around all others.
+The order follows from what features see of each other:
+
+- a pause is around everything: its pods wait whatever else is decided, and nothing that it keeps back is launched;
+- standby nodes are hidden before replicas are counted and groups are read, and are used instead of nodes that the
+  brake still allows;
+- what NodePools can launch follows from the snapshot that is left;
+- replicas of static NodePools exist before pods are scheduled;
+- node groups take part in every decision of the round, so that of the brake, too;
+- the brake decides again before anything else changes the decision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shared.api import labels as names
+from shared.api.pods import waited
+from shared.provisioning.round import SETTLING_SECONDS, LaunchOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shared.provisioning.round import Feature, Provisioning, Round
+
+
+def _pause(provisioning: Provisioning, round_: Round) -> Feature | None:
+    if names.PAUSED not in round_.lease.annotations:
+        return None
+    from shared.provisioning.features.pause import paused_provisioning
+
+    return paused_provisioning(provisioning, round_)
+
+
+def _standby_nodes(provisioning: Provisioning, round_: Round) -> Feature | None:
+    snapshot = round_.snapshot
+    annotations = (
+        *(claim.metadata.annotations for claim in snapshot.node_claims),
+        *(pool.metadata.annotations for pool in snapshot.node_pools),
+        *(pool.spec.template.metadata.annotations for pool in snapshot.node_pools),
+    )
+    if not any(names.STANDBY in own for own in annotations):
+        return None
+    from shared.provisioning.features.standby import standby
+
+    return standby(provisioning, round_)
+
+
+def _launch_options(provisioning: Provisioning, _: Round) -> Feature:
+    return LaunchOptions(provisioning=provisioning)
+
+
+def _static_pools(provisioning: Provisioning, round_: Round) -> Feature | None:
+    if all(pool.spec.replicas is None for pool in round_.snapshot.node_pools):
+        return None
+    from shared.provisioning.features.static_pools import StaticPools
+
+    return StaticPools(provisioning=provisioning)
+
+
+def _node_groups(provisioning: Provisioning, round_: Round) -> Feature | None:
+    if provisioning.settings.node_groups != "on" or round_.pause is not None:
+        return None
+    from shared.provisioning.features.node_groups import node_groups
+
+    return node_groups(provisioning, round_)
+
+
+def _displaced_pods(provisioning: Provisioning, round_: Round) -> Feature | None:
+    snapshot = round_.snapshot
+    pending = (pod for pod in snapshot.pods if not pod.spec.node_name)
+    if not snapshot.node_claims and all(waited(pod, now=round_.now) < SETTLING_SECONDS for pod in pending):
+        return None
+    from shared.provisioning.features.displaced_pods import DisplacedPods
+
+    return DisplacedPods(provisioning=provisioning)
+
+
+FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
+    _pause,
+    _standby_nodes,
+    _launch_options,
+    _static_pools,
+    _node_groups,
+    _displaced_pods,
+)
+"""The doors of all features."""

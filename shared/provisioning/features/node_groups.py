@@ -1,0 +1,46 @@
+"""Node groups: they take part in the decision, and are asked for the nodes that it plans on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shared.node_groups.scaling import read_node_groups
+from shared.provisioning.round import Feature
+
+if TYPE_CHECKING:
+    from shared.node_groups.scaling import NodeGroups
+    from shared.provisioning.round import Provisioning, Round
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledNodeGroups(Feature):
+    """The node groups of one round."""
+
+    groups: NodeGroups
+
+    def before(self, round_: Round) -> Round:
+        """The round that decides for NodePools and groups together."""
+        return replace(round_, schedule=partial(self.groups.schedule, leaving=round_.leaving))
+
+    def write(self, round_: Round) -> Round:
+        """Ask the groups for their part of the decision; the decision without it."""
+        decision, scale_ups = self.groups.scale(round_.decision, now=round_.now)
+        return replace(round_, decision=decision, scale_ups=scale_ups)
+
+
+def node_groups(provisioning: Provisioning, round_: Round) -> ScaledNodeGroups | None:
+    """The feature for the cluster's node groups; None if it has none to scale."""
+    groups = read_node_groups(
+        provisioning.client,
+        round_.snapshot,
+        settings=provisioning.settings,
+        catalog=provisioning.catalog,
+        recorder=provisioning.recorder,
+        logger=provisioning.logger,
+        now=round_.now,
+    )
+    return None if groups is None else ScaledNodeGroups(groups=groups)
