@@ -15,6 +15,7 @@ from shared.node_groups.group_decision import decide, with_groups
 from shared.node_groups.group_pools import present
 from shared.node_groups.reader import read_groups
 from shared.node_groups.scale_down import member_nodes, plan_scale_down, removal_delay, unneeded_since
+from shared.node_groups.services import group_services
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def read(
     Raises:
         ApiError, ClientError, BotoCoreError: the cluster or AWS can't be read.
     """
-    view = read_groups(client, snapshot, cluster=cluster, catalog=offerings.raw, now=now)
+    view = read_groups(client, snapshot, group_services(), cluster=cluster, catalog=offerings.raw, now=now)
     if view is None:
         return None
     resolved = offerings.resolve_pools(snapshot)

@@ -16,15 +16,12 @@ from functions.nodegroups.status_writer import write_status
 from shared.api.meta import EventReason
 from shared.api.pause import read_pause
 from shared.api.taints import with_taint, without_taint
-from shared.base import aws, parallel, runtime
+from shared.base import parallel
 from shared.cluster import lease_record, resources, writes
-from shared.cluster.connect import connect
 from shared.cluster.errors import NotFoundError
-from shared.cluster.events import recorder
 from shared.cluster.lease import hold
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.node_groups import group_state, stored_options
-from shared.node_groups.discovery import discover
 from shared.node_groups.group_state import GroupState
 from shared.node_groups.notifications import notify
 from shared.node_groups.scale_down import (
@@ -48,23 +45,35 @@ if TYPE_CHECKING:
 
     from functions.nodegroups.settings import NodeGroupSettings
     from shared.api.kubernetes import Node
-    from shared.node_groups.discovery import DetailsCache
+    from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
     from shared.node_groups.node_group import NodeGroup
     from shared.node_groups.options import NodeGroupOptions
     from shared.node_groups.scale_down import MemberNode, ScaleDownPlan
+    from shared.node_groups.services import GroupServices
     from shared.snapshot import Snapshot
 
 
 class ScaleDownController:
     """One sweep. ``run`` is the id of its request."""
 
-    def __init__(self, settings: NodeGroupSettings, *, run: str, logger: Logger) -> None:
+    def __init__(
+        self,
+        settings: NodeGroupSettings,
+        *,
+        run: str,
+        logger: Logger,
+        client: Client,
+        recorder: Recorder,
+        services: GroupServices,
+    ) -> None:
         self._cluster = settings.cluster_name
-        self._notify = partial(notify, bus=settings.event_bus_name, cluster=settings.cluster_name)
+        self._notify = partial(notify, services.events, bus=settings.event_bus_name, cluster=settings.cluster_name)
         self._run = run
         self._logger = logger
-        self._client = connect(settings)
-        self._recorder = recorder(self._client)
+        self._client = client
+        self._recorder = recorder
+        self._services = services
 
     def reconcile(self, *, until: datetime) -> int:
         """Mark nodes, choose those to remove, and take a step of each drain; how many instances were terminated.
@@ -75,7 +84,7 @@ class ScaleDownController:
             LeaseHeldError: another function is deciding.
             LeaseLostError: this one took too long.
         """
-        clock = runtime.current().now
+        clock = self._services.clock
         now = clock()
         if stored_options.cluster_autoscaler_runs(self._client, now=now):
             self._logger.info("Node groups aren't scaled", extra={"why": "Cluster Autoscaler is running"})
@@ -112,6 +121,7 @@ class ScaleDownController:
             run=self._run,
             logger=self._logger,
             notify=self._notify,
+            autoscaling=self._services.autoscaling(),
         )
         removed_nodes = drains.step(members, now=now, until=until)
         self._write_status(groups, snapshot, members, plan, options, now)
@@ -142,10 +152,7 @@ class ScaleDownController:
         write_status(self._client, views, nodes.values(), now=now)
 
     def _groups(self, options: NodeGroupOptions, now: datetime) -> list[NodeGroup]:
-        cache: DetailsCache = runtime.current().cached("node-groups:details", dict)
-        groups = discover(
-            self._cluster, autoscaling=aws.autoscaling(), ec2=aws.ec2(), eks=aws.eks(), now=now, cache=cache
-        )
+        groups = self._services.groups(self._cluster, now=now)
         return [group for group in groups if not options.groups or group.name in options.groups]
 
     def _mark(self, member: MemberNode, plan: ScaleDownPlan, removed: set[str], now: datetime) -> MemberNode | None:

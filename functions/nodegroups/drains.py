@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from functions.nodegroups.node_pods import drain_step_of
 from shared.api.meta import EventReason, ObjectMeta, annotated
 from shared.api.nodeclaim import NodeClaim
-from shared.base import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
     from shared.node_groups.options import NodeGroupOptions
     from shared.node_groups.scale_down import MemberNode
+    from shared.node_groups.services import AutoScaling
     from shared.termination.drain import DrainStep
     from shared.termination.eviction import Evictor
 
@@ -63,6 +63,7 @@ class Drains:
     run: str
     logger: Logger
     notify: Callable[..., None]
+    autoscaling: AutoScaling
 
     def step(self, members: Iterable[MemberNode], *, now: datetime, until: datetime) -> int:
         """One step for each node that is being removed; returns how many instances were terminated."""
@@ -79,7 +80,7 @@ class Drains:
         if step.terminate:
             return self._terminate(member, now=now, is_last=now - since >= limit)
         if now - since >= limit:
-            self._give_up(member, f"its drain took longer than {limit}: {step.waiting_for}")
+            self._give_up(member, f"its drain took longer than {limit}: {step.waiting_for}", now)
             return False
         outcomes = self.evictor.evict_all(step.evict, member.name, until=until)
         for outcome in sorted({outcome for outcome in outcomes if outcome}):
@@ -98,19 +99,19 @@ class Drains:
 
         Returns whether it did. ``is_last``: the drain's time is over, so the node is given up if it fails.
         """
-        group = describe(aws.autoscaling(), member.group.name)
+        group = describe(self.autoscaling, member.group.name)
         instance = instance_id(member.node.spec.provider_id)
         states = {i.instance_id: i.lifecycle_state for i in group.instances} if group is not None else {}
         if group is None or states.get(instance) != "InService":
             self.logger.info("A node's instance is terminated already", extra={"node": member.name})
             return False
         if group.desired_capacity <= group.min_size:
-            self._give_up(member, f"group {member.group.name} is at its minimum size")
+            self._give_up(member, f"group {member.group.name} is at its minimum size", now)
             return False
         if not self._reserve(member.node, now):
             return False
         try:
-            aws.autoscaling().terminate_instance_in_auto_scaling_group(
+            self.autoscaling.terminate_instance_in_auto_scaling_group(
                 InstanceId=instance, ShouldDecrementDesiredCapacity=True
             )
         except (BotoCoreError, ClientError) as error:
@@ -119,7 +120,7 @@ class Drains:
                 extra={"node": member.name, "instance": instance, "why": str(error)},
             )
             if is_last:
-                self._give_up(member, f"its instance couldn't be terminated: {error}")
+                self._give_up(member, f"its instance couldn't be terminated: {error}", now)
             else:
                 self.recorder.record(member.node.ref, "Warning", EventReason("ScaleDownFailed"), str(error))
             return False
@@ -155,9 +156,9 @@ class Drains:
             return False
         return stored.metadata.annotations.get(TERMINATE_REQUESTED) == own
 
-    def _give_up(self, member: MemberNode, why: str) -> None:
-        """Let the node take pods again; it is unneeded anew from then on."""
-        failed = str(int(runtime.current().now().timestamp()))
+    def _give_up(self, member: MemberNode, why: str, now: datetime) -> None:
+        """Let the node take pods again; it is unneeded again from then on."""
+        failed = str(int(now.timestamp()))
 
         def change(node: Node) -> Node:
             kept = without_removal(node)

@@ -18,8 +18,11 @@ from functions.nodegroups.messages import parse_batch, send_sweep
 from functions.nodegroups.settings import NodeGroupSettings
 from shared.base import aws, metrics, queues, runtime
 from shared.base.settings import read
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
+from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.node_groups.services import group_services
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +42,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     if "Records" in event:
         return _handle_batch(event, settings, run=context.aws_request_id, until=until)
     try:
-        send_sweep(settings)
+        send_sweep(settings, aws.sqs(), now=runtime.current().now())
     except (BotoCoreError, ClientError) as error:
         logger.warning("The sweep begins now: its message can't be sent", extra={"why": str(error)})
         _sweep(settings, run=context.aws_request_id, until=until)
@@ -53,7 +56,11 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
 def _sweep(settings: NodeGroupSettings, *, run: str, until: datetime) -> bool:
     """Scale down; False when it has to be tried again."""
     try:
-        removed = ScaleDownController(settings, run=run, logger=logger).reconcile(until=until)
+        client = connect(settings)
+        controller = ScaleDownController(
+            settings, run=run, logger=logger, client=client, recorder=recorder(client), services=group_services()
+        )
+        removed = controller.reconcile(until=until)
     except (LeaseHeldError, LeaseLostError) as error:
         logger.info("Waiting for the lease", extra={"why": str(error)})
         return False
@@ -65,7 +72,7 @@ def _sweep(settings: NodeGroupSettings, *, run: str, until: datetime) -> bool:
 
 
 def _handle_batch(event: dict[str, Any], settings: NodeGroupSettings, *, run: str, until: datetime) -> dict[str, Any]:
-    batch = parse_batch(event, settings, logger=logger)
+    batch = parse_batch(event, settings, aws.sqs(), now=runtime.current().now(), logger=logger)
     try:
         failed = handle_batch(batch, settings, until=until, logger=logger)
     except (ApiError, BotoCoreError, ClientError) as error:

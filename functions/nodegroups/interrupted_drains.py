@@ -20,7 +20,7 @@ from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.pods import is_terminating
-from shared.base import aws, hints, queues, runtime
+from shared.base import aws, hints, queues
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.nodegroups.settings import NodeGroupSettings
     from shared.api.kubernetes import Pod
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.node_groups.node_interruption import NodeInterruption, WaitingHook
+    from shared.node_groups.services import GroupServices
     from shared.termination.drain import DrainStep
     from shared.termination.eviction import Evictor
 
@@ -56,6 +58,8 @@ class InterruptedDrains:
     evictor: Evictor
     settings: NodeGroupSettings
     logger: Logger
+    services: GroupServices
+    sqs: SQSClient
     hops: int = 0
     _stepped: set[str] = field(default_factory=set)
 
@@ -63,7 +67,7 @@ class InterruptedDrains:
         """Continue the drains whose message was lost."""
         for node in nodes:
             interruption = interruption_of(node)
-            if interruption is not None and interruption.is_overdue(runtime.current().now()):
+            if interruption is not None and interruption.is_overdue(self.services.clock()):
                 self.logger.warning("Continuing a drain whose message was lost", extra={"node": node.metadata.name})
                 self.step(node.metadata.name, until=until)
 
@@ -72,7 +76,7 @@ class InterruptedDrains:
         if node_name in self._stepped:
             return True
         self._stepped.add(node_name)
-        now = runtime.current().now()
+        now = self.services.clock()
         try:
             node = writes.read(self.client, resources.NODES, node_name, Node)
             interruption = interruption_of(node)
@@ -114,7 +118,9 @@ class InterruptedDrains:
         """Complete the hooks of a drained node; False if Auto Scaling couldn't be called."""
         for hook in interruption.hooks:
             try:
-                aws.autoscaling().complete_lifecycle_action(**_action(hook, node), LifecycleActionResult="CONTINUE")
+                self.services.autoscaling().complete_lifecycle_action(
+                    **_action(hook, node), LifecycleActionResult="CONTINUE"
+                )
             except ClientError as error:
                 if aws.error_code(error) != _ENDED:
                     raise
@@ -130,7 +136,7 @@ class InterruptedDrains:
         if now < hook.heartbeat_at:
             return hook
         try:
-            aws.autoscaling().record_lifecycle_action_heartbeat(
+            self.services.autoscaling().record_lifecycle_action_heartbeat(
                 AutoScalingGroupName=hook.group, LifecycleHookName=hook.name, LifecycleActionToken=hook.token
             )
         except ClientError as error:
@@ -153,9 +159,9 @@ class InterruptedDrains:
         """Send the message of the next step; a chain that is too long is continued by the sweep."""
         if self.hops >= MAX_HOPS:
             return
-        now, cluster = runtime.current().now(), self.settings.cluster_name
+        now, cluster = self.services.clock(), self.settings.cluster_name
         for body in hints.message_bodies(hints.DRAIN, cluster=cluster, keys=[node_name], time=now, hops=self.hops + 1):
-            queues.send_delayed(aws.sqs(), self.settings.node_group_queue_url, body=body, delay=wait)
+            queues.send_delayed(self.sqs, self.settings.node_group_queue_url, body=body, delay=wait)
 
 
 def _action(hook: WaitingHook, node: Node) -> dict[str, str]:

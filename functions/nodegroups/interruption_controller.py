@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from functions.nodegroups.interrupted_drains import InterruptedDrains
 from functions.nodegroups.interruptions import Interruptions
 from shared.api.kubernetes import Node
+from shared.base import aws
 from shared.cluster import resources
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.listing import list_objects
+from shared.node_groups.services import group_services
 from shared.termination.eviction import Evictor
 
 if TYPE_CHECKING:
@@ -33,7 +35,11 @@ def handle_batch(batch: Batch, settings: NodeGroupSettings, *, until: datetime, 
     failed: set[str] = set()
     if batch.events:
         interruptions = Interruptions(
-            client=drains.client, recorder=drains.recorder, cluster=settings.cluster_name, logger=logger
+            client=drains.client,
+            recorder=drains.recorder,
+            services=drains.services,
+            cluster=settings.cluster_name,
+            logger=logger,
         )
         marked, failed = interruptions.mark(batch.events)
         unstepped = {name for name in sorted(marked) if not drains.step(name, until=until)}
@@ -62,5 +68,12 @@ def _drains(settings: NodeGroupSettings, *, hops: int, logger: Logger) -> Interr
     events = recorder(client)
     evictor = Evictor(client=client, recorder=events)
     return InterruptedDrains(
-        client=client, recorder=events, evictor=evictor, settings=settings, logger=logger, hops=hops
+        client=client,
+        recorder=events,
+        evictor=evictor,
+        settings=settings,
+        logger=logger,
+        services=group_services(),
+        sqs=aws.sqs(),
+        hops=hops,
     )

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from functions.nodegroups.members import members_with
-from shared.base import aws, runtime
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.interruptions.event_verification import SPOT_STATUS_LAG, STATE_LAG, Verdict, verify
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from shared.interruptions.event_verification import InstanceFacts
     from shared.interruptions.notice import Notice
     from shared.interruptions.parser import Event
+    from shared.node_groups.services import GroupServices
 
 EKS_HOOKS = frozenset({"Launch-LC-Hook", "Terminate-LC-Hook"})
 """The hooks of managed node groups, which EKS completes itself, after it has drained the node."""
@@ -64,6 +64,7 @@ class Interruptions:
 
     client: Client
     recorder: Recorder
+    services: GroupServices
     cluster: str
     logger: Logger
 
@@ -74,7 +75,7 @@ class Interruptions:
             ApiError: nodes or NodeClaims can't be listed.
             ClientError, BotoCoreError: AWS refuses a call.
         """
-        now = runtime.current().now()
+        now = self.services.clock()
         messages = [
             message
             for message in messages
@@ -83,7 +84,7 @@ class Interruptions:
         ]
         wanted = {id_ for message in messages for id_ in message.event.notice.instance_ids}
         latest = max((message.event.time for message in messages), default=now)
-        members = members_with(wanted, self.client, cluster=self.cluster, latest_event=latest)
+        members = members_with(wanted, self.client, self.services, cluster=self.cluster, latest_event=latest)
         facts = self._facts(messages, members)
         marked: set[str] = set()
         failed: set[str] = set()
@@ -147,7 +148,7 @@ class Interruptions:
             # Auto Scaling's answers may be older than its events.
             is_new = member.state == _IN_SERVICE and interruption.since - event.time < STATE_LAG
             return None, Verdict.PENDING if is_new else Verdict.CONTRADICTED
-        described = aws.autoscaling().describe_lifecycle_hooks(
+        described = self.services.autoscaling().describe_lifecycle_hooks(
             AutoScalingGroupName=action.group, LifecycleHookNames=[action.hook]
         )["LifecycleHooks"]
         if not described:

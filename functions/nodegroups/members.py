@@ -11,20 +11,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import Node
-from shared.base import aws, runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.listing import list_objects
 from shared.cluster.node_class_groups import list_node_claims
 from shared.node_groups import stored_options
-from shared.node_groups.discovery import discover
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from shared.cluster.client import Client
-    from shared.node_groups.discovery import DetailsCache
     from shared.node_groups.node_group import NodeGroup
+    from shared.node_groups.services import GroupServices
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
 """Event times are whole seconds."""
@@ -47,7 +45,7 @@ class _KnownInstances:
 
 
 def members_with(
-    instance_ids: Collection[str], client: Client, *, cluster: str, latest_event: datetime
+    instance_ids: Collection[str], client: Client, services: GroupServices, *, cluster: str, latest_event: datetime
 ) -> dict[str, Member]:
     """The nodes of these instances that belong to groups, by instance id; ``latest_event`` is the newest one's time.
 
@@ -55,11 +53,11 @@ def members_with(
         ApiError: nodes or NodeClaims can't be listed.
         ClientError, BotoCoreError: AWS refuses a call.
     """
-    known: _KnownInstances | None = runtime.current().cache.get(_CACHE_KEY)
+    known: _KnownInstances | None = services.cache.get(_CACHE_KEY)
     wanted = set(instance_ids)
     if known is not None and known.listed_at >= latest_event + _CLOCK_TOLERANCE:
         wanted &= known.instance_ids
-    nodes = _nodes(wanted, client) if wanted else {}
+    nodes = _nodes(wanted, client, services) if wanted else {}
     if not nodes:
         return {}
     claims = list_node_claims(client).own.objects
@@ -67,22 +65,16 @@ def members_with(
     options, _ = stored_options.read_options(client)
     return {
         instance.id: Member(node=nodes[instance.id], group=group, state=instance.state)
-        for group in _groups(cluster)
+        for group in services.groups(cluster, now=services.clock())
         if not options.groups or group.name in options.groups
         for instance in group.instances
         if instance.id in nodes and instance.id not in claimed
     }
 
 
-def _nodes(wanted: Collection[str], client: Client) -> dict[str, Node]:
-    now = runtime.current().now()
+def _nodes(wanted: Collection[str], client: Client, services: GroupServices) -> dict[str, Node]:
+    now = services.clock()
     listed = list_objects(client, resources.NODES, Node).objects
     nodes = {instance_id(node.spec.provider_id): node for node in listed if node.spec.provider_id}
-    runtime.current().cache[_CACHE_KEY] = _KnownInstances(now, frozenset(nodes))
+    services.cache[_CACHE_KEY] = _KnownInstances(now, frozenset(nodes))
     return {id_: node for id_, node in nodes.items() if id_ in wanted}
-
-
-def _groups(cluster: str) -> tuple[NodeGroup, ...]:
-    cache: DetailsCache = runtime.current().cached("node-groups:details", dict)
-    now = runtime.current().now()
-    return discover(cluster, autoscaling=aws.autoscaling(), ec2=aws.ec2(), eks=aws.eks(), now=now, cache=cache)

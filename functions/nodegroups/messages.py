@@ -6,13 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from functions.nodegroups.interruptions import Message
-from shared.base import aws, hints, queues, runtime
+from shared.base import hints, queues
 from shared.base.struct import Struct
 from shared.interruptions.notice import MalformedEventError
 from shared.interruptions.parser import OF_GROUPS, parse
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.nodegroups.settings import NodeGroupSettings
 
@@ -35,7 +38,9 @@ class Batch(Struct, kw_only=True):
     hops: int = 0
 
 
-def parse_batch(event: dict[str, Any], settings: NodeGroupSettings, *, logger: Logger) -> Batch:
+def parse_batch(
+    event: dict[str, Any], settings: NodeGroupSettings, sqs: SQSClient, *, now: datetime, logger: Logger
+) -> Batch:
     """The batch of an SQS event; malformed messages go to the dead-letter queue with the reason."""
     events: list[Message] = []
     drains: dict[str, tuple[str, ...]] = {}
@@ -48,28 +53,27 @@ def parse_batch(event: dict[str, Any], settings: NodeGroupSettings, *, logger: L
             hops = max(hops, hint.hops)
             continue
         if hint is not None:
-            if not _is_replaced(hint):
+            if not _is_replaced(hint, now):
                 sweeps.append(record["messageId"])
             continue
         try:
             events.append(Message(id=record["messageId"], event=parse(record["body"], OF_GROUPS)))
         except MalformedEventError as error:
             queues.reject_malformed_event(
-                aws.sqs(), settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
+                sqs, settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
     return Batch(events=tuple(events), drains=drains, sweeps=tuple(sweeps), hops=hops)
 
 
-def send_sweep(settings: NodeGroupSettings) -> None:
+def send_sweep(settings: NodeGroupSettings, sqs: SQSClient, *, now: datetime) -> None:
     """Begin a sweep :data:`SWEEP_DELAY` from now.
 
     Raises:
         ClientError, BotoCoreError: SQS refuses.
     """
-    now = runtime.current().now()
     bodies = hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[_SWEEP], time=now, hops=1)
     for body in bodies:
-        queues.send_delayed(aws.sqs(), settings.node_group_queue_url, body=body, delay=SWEEP_DELAY)
+        queues.send_delayed(sqs, settings.node_group_queue_url, body=body, delay=SWEEP_DELAY)
 
 
 def _own_hint(body: str, cluster: str) -> hints.Hint | None:
@@ -82,6 +86,6 @@ def _own_hint(body: str, cluster: str) -> hints.Hint | None:
     return hint if is_own else None
 
 
-def _is_replaced(hint: hints.Hint) -> bool:
+def _is_replaced(hint: hints.Hint, now: datetime) -> bool:
     """Whether a later sweep has been sent since, so that retries don't accumulate while all fail."""
-    return hint.time is not None and runtime.current().now() - hint.time >= _SWEEP_INTERVAL + SWEEP_DELAY
+    return hint.time is not None and now - hint.time >= _SWEEP_INTERVAL + SWEEP_DELAY

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api import labels as names
-from shared.base import aws, runtime
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import LeaseObject
 from shared.cluster.resources import LEASES
-from shared.node_groups.discovery import discover
+from shared.node_groups.services import group_services
 from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
 from shared.node_groups.stored_options import NAMESPACE
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node
     from shared.cluster.client import Client
-    from shared.node_groups.discovery import DetailsCache
     from shared.snapshot import Snapshot
 
 KARPENTER = "Karpenter"
@@ -50,8 +48,7 @@ def scaled_instances(client: Client, cluster: str, *, now: datetime) -> frozense
         return frozenset()
     if lease.spec.renew_time is None or now - lease.spec.renew_time > _RUNNING:
         return frozenset()
-    cache: DetailsCache = runtime.current().cached("node-groups:details", dict)
-    groups = discover(cluster, autoscaling=aws.autoscaling(), ec2=aws.ec2(), eks=aws.eks(), now=now, cache=cache)
+    groups = group_services().groups(cluster, now=now)
     growing = (group for group in groups if group.maximum > group.minimum)
     return frozenset(instance.provider_id for group in growing for instance in group.instances)
 

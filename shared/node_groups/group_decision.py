@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from shared.base import runtime
 from shared.base.struct import Struct
 from shared.node_groups import expander
 from shared.node_groups.group_pools import instance_types, present, scale_ups
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
+KnownTypes: TypeAlias = "dict[str, tuple[InstanceType, ...]]"
+"""The instance types of groups, by the name of their pool."""
+
+
 class GroupDecision(Struct, kw_only=True):
     """A decision, and the groups as it ranked them; ``weights`` are those of the expanders by group, if they did."""
 
@@ -39,36 +42,49 @@ def decide(
     snapshot: Snapshot,
     resolved_pools: ResolvedNodePools,
     leaving: frozenset[str] = frozenset(),
+    *,
+    known: KnownTypes | None = None,
 ) -> GroupDecision:
-    """The decision for NodePools and groups together, in the order of the expanders where these say one."""
-    decision = _schedule(pools, snapshot, resolved_pools, leaving)
+    """The decision for NodePools and groups together, in the order of the expanders where these say one.
+
+    ``known`` are the groups' instance types of earlier decisions: arrays are built from the same tuples only once.
+    """
+    known = {} if known is None else known
+    decision = _schedule(pools, snapshot, resolved_pools, leaving, known)
     if not expander.is_ranking(options) or not scale_ups(decision, pools):
         return GroupDecision(decision=decision, pools=pools)
     without_own = replace(resolved_pools, instance_types={})
     weights = expander.weights(
         [pool for pool in pools if not pool.held],
         options,
-        alone=lambda pool: _schedule((pool,), snapshot, without_own, leaving),
+        alone=lambda pool: _schedule((pool,), snapshot, without_own, leaving, known),
         priorities=priorities,
     )
     ranked = tuple(replace(pool, weight=weights.get(pool.group.name, pool.weight)) for pool in pools)
-    decision = _schedule(ranked, snapshot, resolved_pools, leaving)
+    decision = _schedule(ranked, snapshot, resolved_pools, leaving, known)
     return GroupDecision(decision=decision, pools=ranked, weights=weights)
 
 
-def with_groups(resolved_pools: ResolvedNodePools, pools: tuple[GroupPool, ...]) -> ResolvedNodePools:
+def with_groups(
+    resolved_pools: ResolvedNodePools, pools: tuple[GroupPool, ...], known: KnownTypes | None = None
+) -> ResolvedNodePools:
     """What NodePools and groups can launch, and why some launch nothing now."""
+    known = {} if known is None else known
     return replace(
         resolved_pools,
-        instance_types={**resolved_pools.instance_types, **{pool.pool_name: _types(pool) for pool in pools}},
+        instance_types={**resolved_pools.instance_types, **{pool.pool_name: _types(pool, known) for pool in pools}},
         not_ready={**resolved_pools.not_ready, **{pool.pool_name: pool.held for pool in pools if pool.held}},
     )
 
 
 def _schedule(
-    pools: tuple[GroupPool, ...], snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]
+    pools: tuple[GroupPool, ...],
+    snapshot: Snapshot,
+    resolved_pools: ResolvedNodePools,
+    leaving: frozenset[str],
+    known: KnownTypes,
 ) -> Decision:
-    everything = with_groups(resolved_pools, pools)
+    everything = with_groups(resolved_pools, pools, known)
     return schedule(
         Problem(
             snapshot=present(snapshot, pools),
@@ -80,9 +96,8 @@ def _schedule(
     )
 
 
-def _types(pool: GroupPool) -> tuple[InstanceType, ...]:
+def _types(pool: GroupPool, known: KnownTypes) -> tuple[InstanceType, ...]:
     """The group's instance type; the same tuple for as long as it is the same, as arrays are built from it."""
-    known: dict[str, tuple[InstanceType, ...]] = runtime.current().cached("node-groups:types", dict)
     types = instance_types(pool)
     if known.get(pool.pool_name) != types:
         known[pool.pool_name] = types

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws, hints
+from shared.base import hints
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
+
+    from mypy_boto3_events import EventBridgeClient
 
 SCALED_UP = "Node Group Scaled Up"
 """Auto Scaling took a larger desired capacity: ``group``, ``from``, ``to``, ``maximum``, ``pods`` (how many)."""
@@ -23,10 +26,21 @@ BACKED_OFF = "Node Group Backed Off"
 _log = logging.getLogger(__name__)
 
 
-def notify(detail_type: str, *, bus: str, cluster: str, now: datetime, **detail: str | int) -> None:
-    """Publish one notification. One that can't be published is logged: nothing depends on it."""
+def notify(
+    events: Callable[[], EventBridgeClient],
+    detail_type: str,
+    *,
+    bus: str,
+    cluster: str,
+    now: datetime,
+    **detail: str | int,
+) -> None:
+    """Publish one notification; ``events`` gives the client.
+
+    One that can't be published is logged: nothing depends on it.
+    """
     try:
-        answer = aws.events().put_events(
+        answer = events().put_events(
             Entries=[
                 {
                     "EventBusName": bus,

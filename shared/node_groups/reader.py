@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared.api.duration import format_duration
-from shared.base import aws, runtime
 from shared.base.struct import Struct
 from shared.cluster import lease_record
 from shared.node_groups import expander, group_state, stored_options
-from shared.node_groups.discovery import discover
 from shared.node_groups.group_pools import DEFAULT_WEIGHT, GroupPool
 from shared.node_groups.group_state import GroupState
 from shared.node_groups.template_node import group_instance_types, template_node
@@ -27,11 +25,11 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.lease_record import LeaseRecord
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.node_groups.discovery import DetailsCache
     from shared.node_groups.expander import Priorities
     from shared.node_groups.group_pools import ComingNode
     from shared.node_groups.node_group import NodeGroup
     from shared.node_groups.options import NodeGroupOptions
+    from shared.node_groups.services import AutoScaling, GroupServices
     from shared.snapshot import Snapshot
 
 _RECENT = 10
@@ -65,7 +63,13 @@ class GroupsInView(Struct, kw_only=True):
 
 
 def read_groups(
-    client: Client, snapshot: Snapshot, *, cluster: str, catalog: InstanceTypeCatalog, now: datetime
+    client: Client,
+    snapshot: Snapshot,
+    services: GroupServices,
+    *,
+    cluster: str,
+    catalog: InstanceTypeCatalog,
+    now: datetime,
 ) -> GroupsInView | None:
     """The groups of a round; None if there are none to scale. The catalog knows their types' sizes and prices.
 
@@ -74,13 +78,16 @@ def read_groups(
         ClientError, BotoCoreError: AWS refuses a call.
     """
     options, problems = stored_options.read_options(client)
-    groups = _groups(cluster, options, now)
+    groups = tuple(g for g in services.groups(cluster, now=now) if not options.groups or g.name in options.groups)
     if not groups:
         return None
     record = lease_record.read(client, cluster=cluster, record=group_state.RECORD)
     before = group_state.decode(record.text)
     nodes = {node.spec.provider_id: node for node in snapshot.nodes if node.spec.provider_id}
-    observations = [_observe(group, before.get(group.name, GroupState()), nodes, options, now) for group in groups]
+    observations = [
+        _observe(services.autoscaling(), group, before.get(group.name, GroupState()), nodes, options, now)
+        for group in groups
+    ]
     types = group_instance_types(catalog, {name for group in groups for name in group.instance_types})
     pools = tuple(
         GroupPool(
@@ -106,12 +113,6 @@ def read_groups(
     )
 
 
-def _groups(cluster: str, options: NodeGroupOptions, now: datetime) -> tuple[NodeGroup, ...]:
-    cache: DetailsCache = runtime.current().cached("node-groups:details", dict)
-    discovered = discover(cluster, autoscaling=aws.autoscaling(), ec2=aws.ec2(), eks=aws.eks(), now=now, cache=cache)
-    return tuple(group for group in discovered if not options.groups or group.name in options.groups)
-
-
 def _priorities(client: Client, options: NodeGroupOptions) -> tuple[Priorities, tuple[str, ...]]:
     """The priorities of the expander of that name, and what of them can't be used; none without it."""
     if "priority" not in options.expander:
@@ -121,6 +122,7 @@ def _priorities(client: Client, options: NodeGroupOptions) -> tuple[Priorities, 
 
 
 def _observe(
+    autoscaling: AutoScaling,
     answered: NodeGroup,
     state: GroupState,
     nodes: Mapping[str, Node],
@@ -140,7 +142,7 @@ def _observe(
         state = group_state.after_failure(
             state, options, now=now, given_up=given_up, error_code=code, error_message=why
         )
-    elif len(launched) < len(coming) and (why := _launch_failure(group.name, since=state.coming_since)):
+    elif len(launched) < len(coming) and (why := _launch_failure(autoscaling, group.name, since=state.coming_since)):
         code, coming = group_state.NOT_LAUNCHED, launched
         state = group_state.after_failure(state, options, now=now, error_code=code, error_message=why)
     if not why:
@@ -161,9 +163,9 @@ class _Observation(Struct, kw_only=True):
     given_up: GivenUp | None = None
 
 
-def _launch_failure(group: str, *, since: datetime | None) -> str:
+def _launch_failure(autoscaling: AutoScaling, group: str, *, since: datetime | None) -> str:
     """Why the group couldn't launch an instance since then; "" if nothing failed."""
-    answer = aws.autoscaling().describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=_RECENT)
+    answer = autoscaling.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=_RECENT)
     for activity in answer["Activities"]:
         if activity["StatusCode"] in _FAILED and (since is None or activity["StartTime"] >= since):
             return str(activity.get("StatusMessage") or activity.get("Description", ""))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from shared.api.duration import format_duration
 from shared.api.meta import EventReason, ObjectRef
-from shared.base import aws, parallel
+from shared.base import parallel
 from shared.cluster import lease_record
 from shared.node_groups import group_state, stored_options
 from shared.node_groups.discovery import describe
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.node_groups.group_pools import ScaleUp
     from shared.node_groups.reader import GivenUp, GroupsInView
+    from shared.node_groups.services import AutoScaling, GroupServices
     from shared.scheduling.decision import Decision
     from shared.snapshot import Snapshot
 
@@ -51,6 +52,7 @@ STATUS = ObjectRef(api_version="v1", kind="ConfigMap", name=STATUS_CONFIG_MAP, n
 def read_node_groups(
     client: Client,
     snapshot: Snapshot,
+    services: GroupServices,
     *,
     settings: ProvisioningSettings,
     catalog: InstanceTypeCatalog,
@@ -67,14 +69,14 @@ def read_node_groups(
     if stored_options.cluster_autoscaler_runs(client, now=now):
         logger.warning("Node groups aren't scaled", extra={"why": "Cluster Autoscaler is running"})
         return None
-    view = read_groups(client, snapshot, cluster=settings.cluster_name, catalog=catalog, now=now)
+    view = read_groups(client, snapshot, services, cluster=settings.cluster_name, catalog=catalog, now=now)
     if view is None:
         return None
     for problem in view.problems:
         logger.warning("An option of node groups can't be used", extra={"why": problem})
         recorder.record(STATUS, "Warning", EventReason("InvalidOption"), problem)
-    published = partial(notify, bus=settings.event_bus_name, cluster=settings.cluster_name, now=now)
-    return NodeGroups(client=client, recorder=recorder, logger=logger, view=view, notify=published)
+    published = partial(notify, services.events, bus=settings.event_bus_name, cluster=settings.cluster_name, now=now)
+    return NodeGroups(client=client, recorder=recorder, logger=logger, services=services, view=view, notify=published)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,7 @@ class NodeGroups:
     recorder: Recorder
     logger: Logger
     client: Client
+    services: GroupServices
     view: GroupsInView
     notify: Callable[..., None]
     weights: dict[str, int] = field(default_factory=dict)
@@ -92,7 +95,8 @@ class NodeGroups:
     def schedule(self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
         """The decision for NodePools and groups together, in the order of the expanders where these say one."""
         view = self.view
-        decided = decide(view.pools, view.options, view.priorities, snapshot, resolved_pools, leaving)
+        known = self.services.cache.setdefault("node-groups:types", {})
+        decided = decide(view.pools, view.options, view.priorities, snapshot, resolved_pools, leaving, known=known)
         self.weights.update(decided.weights)
         return decided.decision
 
@@ -139,7 +143,7 @@ class NodeGroups:
 
     def _give_up(self, given_up: GivenUp) -> None:
         group = given_up.group
-        error = _ask_for_no_more(group.name)
+        error = _ask_for_no_more(self.services.autoscaling(), group.name)
         extra = {"group": group.name, "why": given_up.why, **({"error": error} if error else {})}
         self.logger.warning("A node group backs off", extra=extra)
         text = f"group {group.name} is left alone for {format_duration(given_up.backoff)}: {given_up.why}"
@@ -149,7 +153,7 @@ class NodeGroups:
 
     def _grow(self, scale_up: ScaleUp) -> None:
         group = scale_up.group
-        error = _set_desired_capacity(group.name, scale_up.desired)
+        error = _set_desired_capacity(self.services.autoscaling(), group.name, scale_up.desired)
         if error is not None:
             self.logger.error("A node group couldn't be scaled up", extra={"group": group.name, "why": error})
             text = f"group {group.name} can't be set to {scale_up.desired}: {error}"
@@ -165,22 +169,22 @@ class NodeGroups:
         self.notify(SCALED_UP, group=group.name, pods=len(scale_up.pods), **sizes)
 
 
-def _ask_for_no_more(name: str) -> str | None:
+def _ask_for_no_more(autoscaling: AutoScaling, name: str) -> str | None:
     """Ask a group for what it has now; what is wrong, None if it took it."""
     try:
-        group = describe(aws.autoscaling(), name)
+        group = describe(autoscaling, name)
     except (BotoCoreError, ClientError) as error:
         return str(error)
     if group is None:
         return None
     reduced = group_state.reduced_desired(group)
-    return _set_desired_capacity(name, reduced) if reduced < group.desired_capacity else None
+    return _set_desired_capacity(autoscaling, name, reduced) if reduced < group.desired_capacity else None
 
 
-def _set_desired_capacity(group: str, desired: int) -> str | None:
+def _set_desired_capacity(autoscaling: AutoScaling, group: str, desired: int) -> str | None:
     """Ask a group for so many instances; what is wrong, None if it took it."""
     try:
-        aws.autoscaling().set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
+        autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
     except (BotoCoreError, ClientError) as error:
         return str(error)
     return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shared.node_groups.scaling import read_node_groups
+from shared.node_groups.services import group_services
 from shared.provisioning.round import Feature
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def node_groups(provisioning: Provisioning, round_: Round) -> ScaledNodeGroups |
     groups = read_node_groups(
         provisioning.client,
         round_.snapshot,
+        group_services(),
         settings=provisioning.settings,
         catalog=provisioning.catalog,
         recorder=provisioning.recorder,
