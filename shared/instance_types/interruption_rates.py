@@ -32,7 +32,7 @@ RETENTION = 7 * HALF_LIFE
 DEFAULT_NOTICES, DEFAULT_HOURS = 0.05, 730.0
 """Notices and instance-hours that every pool starts with: 5 % of instances a month, as if one were seen for a month.
 
-Spot Instance Advisor's lowest class is below 5 % of instances a month; docs/decisions.md has the sources."""
+Spot Instance Advisor's lowest class is below 5 % of instances a month; docs/designs/launches.md has the sources."""
 DEFAULT_RATE = DEFAULT_NOTICES / DEFAULT_HOURS
 
 PARTITION = "interruptions"

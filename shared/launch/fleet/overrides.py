@@ -2,7 +2,7 @@
 
 Pure. Which overrides are possible is Karpenter's rule (docs/facts/karpenter.md, section 4). It holds for all NodeClaims
 of a launch group, because these have the same requirements. The first request for spot instances has only those of
-nearly the least expected price (docs/decisions.md).
+nearly the least expected price (docs/designs/launches.md).
 """
 
 from __future__ import annotations
