@@ -227,11 +227,19 @@ class CloudProvider(Protocol):
 
 
 def provider_id(zone: str, instance_id: str) -> str:
-    """``aws:///<zone>/<instance id>``, as the AWS cloud provider sets it on nodes."""
+    """``aws:///<zone>/<instance id>``, as the AWS cloud provider sets it on nodes.
+
+    >>> provider_id("eu-west-1a", "i-0123456789abcdef0")
+    'aws:///eu-west-1a/i-0123456789abcdef0'
+    """
     return f"aws:///{zone}/{instance_id}"
 
 
 def instance_id(provider_id: str) -> str:
-    """The instance id in a provider id, or "" if it doesn't name an EC2 instance."""
+    """The instance id in a provider id, or "" if it doesn't name an EC2 instance.
+
+    >>> instance_id("aws:///eu-west-1a/i-0123456789abcdef0"), instance_id("kind://node-1")
+    ('i-0123456789abcdef0', '')
+    """
     last = provider_id.rpartition("/")[2]
     return last if provider_id.startswith("aws:///") and last.startswith("i-") else ""

@@ -115,6 +115,9 @@ def _zone(name: str) -> tzinfo:
 def proportion(text: str) -> Proportion:
     """The proportion of ``tenon.sh/per-nodes`` or ``tenon.sh/per-cores``.
 
+    >>> proportion("10").chunks(12), proportion("1:1, 10:2, 100:5").chunks(12)
+    (2, 2)
+
     Raises:
         DemandError: the text is neither linear nor a ladder.
     """

@@ -77,6 +77,10 @@ class Schedule:
 
         Times are local times of the zone. One that a change to daylight saving time leaves out comes an hour later by
         the clock, one that comes twice counts the first time.
+
+        >>> friday = datetime(2026, 11, 27, 10, tzinfo=UTC)
+        >>> str(parse_cron("0 9 * * mon-fri").next_after(friday))
+        '2026-11-30 09:00:00+00:00'
         """
         try:
             day = moment.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
@@ -191,6 +195,12 @@ def _allowed(word: str, field: _Field) -> str:
 
 def active(schedule: str, duration: timedelta, now: datetime) -> bool:
     """Whether ``now`` is within ``duration`` after a time of the schedule; the end is excluded.
+
+    >>> friday = datetime(2026, 11, 27, 16, 59, tzinfo=UTC)
+    >>> active("0 9 * * mon-fri", timedelta(hours=8), friday)
+    True
+    >>> active("0 9 * * mon-fri", timedelta(hours=8), friday + timedelta(minutes=1))
+    False
 
     Raises:
         CronError: the schedule is invalid; the caller keeps the budget active.

@@ -32,6 +32,9 @@ class DurationError(ValueError):
 def parse_duration(text: str) -> timedelta | None:
     """The duration, or None for "Never".
 
+    >>> parse_duration("1h30m"), parse_duration("Never")
+    (datetime.timedelta(seconds=5400), None)
+
     Raises:
         DurationError: the text is neither.
     """
@@ -49,7 +52,11 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def format_duration(duration: timedelta | None) -> str:
-    """Go's form without zero units: "1h30m", "30s"; None is "Never"."""
+    """Go's form without zero units: "1h30m", "30s"; None is "Never".
+
+    >>> format_duration(timedelta(minutes=90))
+    '1h30m'
+    """
     if duration is None:
         return NEVER
     seconds = int(duration.total_seconds())

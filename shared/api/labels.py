@@ -193,7 +193,11 @@ CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 
 
 def normalize_key(key: str) -> str:
-    """The current key of an alias; other keys are unchanged."""
+    """The current key of an alias; other keys are unchanged.
+
+    >>> normalize_key("failure-domain.beta.kubernetes.io/zone")
+    'topology.kubernetes.io/zone'
+    """
     return ALIASES.get(key, key)
 
 
@@ -202,7 +206,11 @@ EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 
 
 def offering_key(labels: Mapping[str, str]) -> tuple[str, str, str]:
-    """Instance type, zone and capacity type by the labels of a node or NodeClaim; empty where a label is missing."""
+    """Instance type, zone and capacity type by the labels of a node or NodeClaim; empty where a label is missing.
+
+    >>> offering_key({"node.kubernetes.io/instance-type": "m7g.large", "karpenter.sh/capacity-type": "spot"})
+    ('m7g.large', '', 'spot')
+    """
     eks_capacity_type = labels.get(EKS_CAPACITY_TYPE, "").lower().replace("_", "-")
     capacity_type = labels.get(CAPACITY_TYPE) or eks_capacity_type or ON_DEMAND
     return labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), capacity_type
@@ -212,5 +220,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def integer(value: str) -> int | None:
-    """The decimal integer of a label's value (64 bits are enough for any), or None."""
+    """The decimal integer of a label's value (64 bits are enough for any), or None.
+
+    >>> integer("8"), integer("8.5")
+    (8, None)
+    """
     return int(value) if _INTEGER.fullmatch(value) else None

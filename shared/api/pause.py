@@ -48,7 +48,13 @@ class Pause(Struct, kw_only=True):
 
 
 def read_pause(annotations: Mapping[str, str], *, now: datetime, subject: str = THE_CLUSTER) -> Pause | None:
-    """The pause that the annotations say; None without one, or if it has ended."""
+    """The pause that the annotations say; None without one, or if it has ended.
+
+    >>> now = datetime(2026, 11, 26, 10, tzinfo=UTC)
+    >>> annotations = {"tenon.sh/paused": "2026-11-26T12:00:00Z", "tenon.sh/paused-reason": "incident"}
+    >>> read_pause(annotations, now=now).message
+    'the cluster is paused until 2026-11-26 12:00:00 UTC: incident'
+    """
     value = annotations.get(PAUSED, "false").strip()
     if value.lower() == "false":
         return None

@@ -45,6 +45,13 @@ def spec_requests(spec: PodSpec) -> Resources:
     (sidecars) run on from where they stand in the list. Pod-level resources, where given, replace the containers'
     sum for cpu, memory and huge pages. A limit without a request is the request.
 
+    >>> from shared.api.containers import Container, ResourceRequirements
+    >>> from shared.api.kubernetes import PodSpec
+    >>> web = Container(name="web", resources=ResourceRequirements(requests={"cpu": "250m"}))
+    >>> setup = Container(name="setup", resources=ResourceRequirements(requests={"cpu": "1"}))
+    >>> spec_requests(PodSpec(containers=[web, web], init_containers=[setup]))
+    {'cpu': 1000, 'pods': 1}
+
     Raises:
         QuantityError: a request or limit is no quantity; the message names its field.
     """
@@ -178,6 +185,11 @@ def do_not_disrupt(annotations: Mapping[str, str]) -> timedelta | None:
 
     :data:`FOREVER` for "true", else the duration, counted from the pod's start or the node's creation. The old
     ``do-not-evict`` and ``do-not-consolidate`` count for "true". Other texts protect nothing, as in Karpenter.
+
+    >>> do_not_disrupt({"karpenter.sh/do-not-disrupt": "30m"})
+    datetime.timedelta(seconds=1800)
+    >>> do_not_disrupt({"karpenter.sh/do-not-disrupt": "false"}) is None
+    True
     """
     for key in _PROTECTING:
         value = annotations.get(key)

@@ -78,6 +78,9 @@ def exact_quantity(text: str) -> Fraction:
 def parse_quantity(name: str, value: str | float) -> int:
     """The exact integer of a quantity of the resource ``name``: milli-cores for cpu, else base units, rounded up.
 
+    >>> parse_quantity("cpu", "250m"), parse_quantity("memory", "1.5Gi")
+    (250, 1610612736)
+
     Raises:
         QuantityError: the value is not a quantity.
     """
@@ -88,6 +91,9 @@ def parse_quantity(name: str, value: str | float) -> int:
 
 def parse_resources(raw: Mapping[str, str | int | float]) -> Resources:
     """Every quantity of a map, exactly.
+
+    >>> parse_resources({"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": "1"})
+    {'cpu': 2000, 'memory': 1073741824, 'nvidia.com/gpu': 1}
 
     Raises:
         QuantityError: a value is not a quantity; the message names its resource.
@@ -102,7 +108,11 @@ def parse_resources(raw: Mapping[str, str | int | float]) -> Resources:
 
 
 def format_quantity(name: str, amount: int) -> str:
-    """The canonical text of an amount: ``format_quantity("cpu", 1500)`` is "1500m", of 2 GiB of memory "2Gi"."""
+    """The canonical text of an amount.
+
+    >>> format_quantity("cpu", 1500), format_quantity("cpu", 2000), format_quantity("memory", 2**31)
+    ('1500m', '2', '2Gi')
+    """
     if name == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if name == MEMORY or "storage" in name or name.startswith("hugepages-"):
@@ -113,12 +123,20 @@ def format_quantity(name: str, amount: int) -> str:
 
 
 def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
-    """Every amount as its canonical text, in order of name."""
+    """Every amount as its canonical text, in order of name.
+
+    >>> format_resources({"memory": 3 * 2**30, "cpu": 1500})
+    {'cpu': '1500m', 'memory': '3Gi'}
+    """
     return {name: format_quantity(name, resources[name]) for name in sorted(resources)}
 
 
 def add(*summands: Mapping[str, int]) -> Resources:
-    """The sum, resource by resource."""
+    """The sum, resource by resource.
+
+    >>> add({"cpu": 500}, {"cpu": 250, "pods": 1})
+    {'cpu': 750, 'pods': 1}
+    """
     total: Resources = {}
     for summand in summands:
         for name, amount in summand.items():
@@ -127,7 +145,11 @@ def add(*summands: Mapping[str, int]) -> Resources:
 
 
 def subtract(a: Mapping[str, int], b: Mapping[str, int]) -> Resources:
-    """``a - b``, resource by resource; may be negative."""
+    """``a - b``, resource by resource; may be negative.
+
+    >>> subtract({"cpu": 500}, {"cpu": 750})
+    {'cpu': -250}
+    """
     difference = dict(a)
     for name, amount in b.items():
         difference[name] = difference.get(name, 0) - amount
@@ -144,5 +166,9 @@ def largest(*resources: Mapping[str, int]) -> Resources:
 
 
 def fits(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
-    """Whether every request is available; a missing resource counts as zero."""
+    """Whether every request is available; a missing resource counts as zero.
+
+    >>> fits({"cpu": 500}, {"cpu": 1000}), fits({"nvidia.com/gpu": 1}, {"cpu": 1000})
+    (True, False)
+    """
     return all(amount <= available.get(name, 0) for name, amount in requests.items() if amount > 0)

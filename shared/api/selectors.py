@@ -61,6 +61,10 @@ class Expression(Protocol):
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Whether the labels are selected. No selector selects nothing, an empty one everything.
 
+    >>> selector = parse_selector("app=web,tier!=db")
+    >>> matches(selector, {"app": "web"}), matches(selector, {"app": "web", "tier": "db"})
+    (True, False)
+
     Raises:
         SelectorError: an expression has an unknown operator.
     """
@@ -74,6 +78,10 @@ def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 def holds(expression: Expression, labels: Mapping[str, str]) -> bool:
     """Whether one expression holds for the labels.
+
+    >>> at_least_eight = LabelSelectorRequirement(key="cpu", operator="Gte", values=["8"])
+    >>> holds(at_least_eight, {"cpu": "16"}), holds(at_least_eight, {"cpu": "many"}), holds(at_least_eight, {})
+    (True, False, False)
 
     Raises:
         SelectorError: the operator is unknown.
@@ -215,7 +223,11 @@ def _listed(tokens: list[str], text: str) -> list[str]:
 
 
 def format_selector(selector: LabelSelector) -> str:
-    """The text of a selector, as :func:`parse_selector` reads it."""
+    """The text of a selector, as :func:`parse_selector` reads it.
+
+    >>> format_selector(LabelSelector(match_labels={"app": "web"}))
+    'app=web'
+    """
     parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
     parts += [_text(expression) for expression in selector.match_expressions]
     return ",".join(parts)

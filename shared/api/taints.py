@@ -47,14 +47,27 @@ def tolerated_by(toleration: Toleration, taint: Taint) -> bool:
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether any of the tolerations covers the taint."""
+    """Whether any of the tolerations covers the taint.
+
+    >>> from shared.api.kubernetes import Toleration
+    >>> gpu = Taint(key="nvidia.com/gpu", value="true", effect=NO_SCHEDULE)
+    >>> tolerates([Toleration(key="nvidia.com/gpu", operator="Exists")], gpu)
+    True
+    >>> tolerates([Toleration(key="nvidia.com/gpu", value="false")], gpu)
+    False
+    """
     return any(tolerated_by(toleration, taint) for toleration in tolerations)
 
 
 def untolerated(
     tolerations: Collection[Toleration], taints: Iterable[Taint], *, effects: Collection[str] = REPELLING
 ) -> Taint | None:
-    """The first taint of these effects that no toleration covers, to be named to people; None: all are covered."""
+    """The first taint of these effects that no toleration covers, to be named to people; None: all are covered.
+
+    >>> soft = Taint(key="spot", effect=PREFER_NO_SCHEDULE)
+    >>> untolerated([], [soft]) is None
+    True
+    """
     return next((t for t in taints if t.effect in effects and not tolerates(tolerations, t)), None)
 
 
@@ -76,7 +89,12 @@ def equal(a: Taint, b: Taint) -> bool:
 
 
 def with_taint(taints: Iterable[Taint], taint: Taint) -> list[Taint]:
-    """The taints with this one in place of the same one, or at the end; equal calls give equal lists."""
+    """The taints with this one in place of the same one, or at the end; equal calls give equal lists.
+
+    >>> before = [Taint(key="team", value="a", effect=NO_SCHEDULE)]
+    >>> [format_taint(taint) for taint in with_taint(before, Taint(key="team", value="b", effect=NO_SCHEDULE))]
+    ['team=b:NoSchedule']
+    """
     before = list(taints)
     if any(same_taint(t, taint) for t in before):
         return [taint if same_taint(t, taint) and not equal(t, taint) else t for t in before]

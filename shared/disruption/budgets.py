@@ -88,6 +88,13 @@ def is_frozen(pool: NodePool, *, now: datetime) -> bool:
     """Whether a budget for all reasons lets no node of the pool go now, however many it has: a freeze window.
 
     Its budgets have no problems.
+
+    >>> from datetime import UTC, datetime
+    >>> from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+    >>> weekends = Budget(nodes="0", schedule="0 0 * * sat", duration="48h")
+    >>> pool = NodePool(spec=NodePoolSpec(disruption=Disruption(budgets=[weekends])))
+    >>> is_frozen(pool, now=datetime(2026, 11, 29, 12, tzinfo=UTC))  # a Sunday
+    True
     """
     budgets = (b for b in pool.spec.disruption.budgets if not b.reasons and _applies(b, "", now))
     return any(_limit(budget, 1) < 1 for budget in budgets)
@@ -144,7 +151,12 @@ def _applies(budget: Budget, reason: str, now: datetime) -> bool:
 
 
 def _limit(budget: Budget, total: int) -> int:
-    """How many nodes the budget allows; 0 when its value can't be parsed or is out of range."""
+    """How many nodes the budget allows; 0 when its value can't be parsed or is out of range.
+
+    >>> from shared.api.nodepool import Budget
+    >>> _limit(Budget(nodes="10%"), 25), _limit(Budget(nodes="5"), 25)
+    (3, 5)
+    """
     text = budget.nodes.strip()
     try:
         if text.endswith("%"):

@@ -26,7 +26,12 @@ _MIN_WEIGHT = 0.1
 
 
 def eviction_cost(pod: Pod) -> float:
-    """Karpenter's eviction cost: 1, adjusted by the pod's deletion cost and priority, between -10 and 10."""
+    """Karpenter's eviction cost: 1, adjusted by the pod's deletion cost and priority, between -10 and 10.
+
+    >>> from shared.api.kubernetes import Pod, PodSpec
+    >>> eviction_cost(Pod()), eviction_cost(Pod(spec=PodSpec(priority=2_000_000_000)))
+    (1.0, 10.0)
+    """
     cost = 1.0
     with contextlib.suppress(ValueError):  # a value that isn't a number is ignored, as by ReplicaSets
         cost += int(pod.metadata.annotations.get(POD_DELETION_COST, "0")) / 2**27
@@ -35,5 +40,10 @@ def eviction_cost(pod: Pod) -> float:
 
 
 def pod_disruption_cost(pod: Pod, resource_price: float) -> float:
-    """USD to move the pod; ``resource_price`` is the price of its resources in USD per hour."""
+    """USD to move the pod; ``resource_price`` is the price of its resources in USD per hour.
+
+    >>> from shared.api.kubernetes import Pod
+    >>> f"${pod_disruption_cost(Pod(), resource_price=0.06):.2f}"
+    '$0.02'
+    """
     return max(eviction_cost(pod), _MIN_WEIGHT) * (RESTART_COST + LOST_WORK_HOURS * resource_price)

@@ -88,7 +88,15 @@ class ConsolidationOption:
 
     @property
     def net_savings(self) -> NetSavings:
-        """Savings minus costs; none where that is negative or a rule forbids the option."""
+        """Savings minus costs; none where that is negative or a rule forbids the option.
+
+        >>> hours = SavingsDuration(short_term=1.0, long_term=6.0)
+        >>> option = ConsolidationOption(
+        ...     price=0.20, replacement_price=0.10, duration=hours, pod_count=3, disruption_cost=0.03
+        ... )
+        >>> option.net_savings.short_term, f"${option.net_savings.usd:.3f}"
+        (True, '$0.065')
+        """
         if self._rule_violation():
             return NO_SAVINGS
         for is_short_term, hours in ((True, self.duration.short_term), (False, self.duration.long_term)):
@@ -164,7 +172,11 @@ def savings_duration(
 
 
 def combined_duration(durations: Sequence[SavingsDuration], prices: Sequence[float]) -> SavingsDuration:
-    """The duration for several nodes, weighted by their prices (USD per hour)."""
+    """The duration for several nodes, weighted by their prices (USD per hour).
+
+    >>> combined_duration([SavingsDuration(1, 6), SavingsDuration(0.5, 2)], prices=[3, 1])
+    SavingsDuration(short_term=0.875, long_term=5.0)
+    """
     total = sum(prices)
     if total <= 0:
         return SavingsDuration(0.0, 0.0)

@@ -95,13 +95,24 @@ def _extended_resources(hardware: Hardware, family: Family) -> Resources:
 
 
 def memory(hardware: Hardware) -> int:
-    """The estimate of a node's memory in bytes: 7.5 % less than EC2 reports, and 64 MiB less on Graviton."""
+    """The estimate of a node's memory in bytes: 7.5 % less than EC2 reports, and 64 MiB less on Graviton.
+
+    >>> from shared.instance_types.catalog import Hardware
+    >>> m5_large = Hardware(name="m5.large", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10)
+    >>> memory(m5_large) // MIB
+    7577
+    """
     mib = hardware.memory_mib - (_ARM_RESERVED_MIB if hardware.arch == "arm64" else 0)
     return (mib + (-mib * VM_OVERHEAD).__floor__()) * MIB
 
 
 def interface_pods(hardware: Hardware) -> int:
-    """The number of pods that get an address: (ENIs) x (IPv4 per ENI - 1) + 2."""
+    """The number of pods that get an address: (ENIs) x (IPv4 per ENI - 1) + 2.
+
+    >>> from shared.instance_types.catalog import Hardware
+    >>> interface_pods(Hardware(name="m5.large", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10))
+    29
+    """
     return hardware.interfaces * (hardware.addresses - 1) + 2 if hardware.interfaces else 0
 
 
@@ -158,7 +169,11 @@ def overhead(hardware: Hardware, family: Family, kubelet: Kubelet | None, capaci
 
 
 def reserved_cpu(milli: int) -> int:
-    """Reserved milli-cores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest."""
+    """Reserved milli-cores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % of the rest.
+
+    >>> reserved_cpu(2000), reserved_cpu(16_000)
+    (70, 110)
+    """
     return sum((min(milli, end) - start) * share // 10_000 for start, end, share in _CPU_RESERVED if milli > start)
 
 

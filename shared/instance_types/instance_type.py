@@ -226,7 +226,11 @@ def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelecto
 
 
 def met(operator: str, values: list[str], value: str | None) -> bool:
-    """Whether a label's value (None: no such label) meets the operator with its values."""
+    """Whether a label's value (None: no such label) meets the operator with its values.
+
+    >>> met("Gt", ["4"], "8"), met("NotIn", ["nvidia"], None), met("In", ["nvidia"], None)
+    (True, True, False)
+    """
     match operator:
         case "In":
             return value in values

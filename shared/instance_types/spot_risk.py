@@ -30,7 +30,12 @@ _DECIMALS = 4
 
 
 def price_factor(rate: float) -> float:
-    """What the price of a spot offering is multiplied by, at least 1; ``rate`` in interruptions per hour."""
+    """What the price of a spot offering is multiplied by, at least 1; ``rate`` in interruptions per hour.
+
+    >>> from shared.instance_types.interruption_rates import rate
+    >>> price_factor(DEFAULT_RATE), f"{price_factor(rate(notices=10, hours=10)):.3f}"
+    (1.0, '1.029')
+    """
     return 1 + round(max(0.0, rate - DEFAULT_RATE) * RESTART_HOURS, _DECIMALS)
 
 

@@ -71,6 +71,13 @@ def termination_deadline(claim: NodeClaim) -> datetime | None:
     """When the NodeClaim's terminationGracePeriod ends, or None when it has none.
 
     The annotation overrides the spec: interruption and repair set it to an earlier time.
+
+    >>> from shared.api.meta import ObjectMeta
+    >>> from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
+    >>> deleted = datetime(2026, 11, 26, 10, tzinfo=UTC)
+    >>> spec = NodeClaimSpec(termination_grace_period="1h")
+    >>> str(termination_deadline(NodeClaim(metadata=ObjectMeta(deletion_timestamp=deleted), spec=spec)))
+    '2026-11-26 11:00:00+00:00'
     """
     timestamp = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
     if timestamp is not None:

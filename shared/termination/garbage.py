@@ -62,6 +62,10 @@ def collection_limit(claims: Collection[NodeClaim]) -> int:
     """How many objects one sweep may give up: 5, or a tenth of the cluster's NodeClaims if that is more.
 
     If far more look like garbage, the answers are probably wrong.
+
+    >>> from shared.api.nodeclaim import NodeClaim
+    >>> collection_limit([NodeClaim()] * 3), collection_limit([NodeClaim()] * 200)
+    (5, 20)
     """
     return max(MIN_COLLECTION_LIMIT, len(claims) // _COLLECTION_LIMIT_DIVISOR)
 

@@ -28,7 +28,13 @@ def host_ports(spec: PodSpec) -> frozenset[HostPort]:
 
 
 def ports_conflict(a: Iterable[HostPort], b: Iterable[HostPort]) -> bool:
-    """Whether two pods with these host ports can't share a host."""
+    """Whether two pods with these host ports can't share a host.
+
+    >>> ports_conflict({("TCP", "", 80)}, {("TCP", "10.0.0.9", 80)})
+    True
+    >>> ports_conflict({("TCP", "10.0.0.8", 80)}, {("TCP", "10.0.0.9", 80), ("UDP", "", 80)})
+    False
+    """
     ports = list(b)
     return any(
         protocol == protocol_b and port == port_b and (not address or not address_b or address == address_b)

@@ -22,6 +22,10 @@ def required_alternatives(spec: PodSpec) -> tuple[Requirements, ...]:
 
     Empty if no term can match a node. A term that can't be read matches none, and the others stand.
 
+    >>> from shared.api.kubernetes import PodSpec
+    >>> [alternative["disk"].single for alternative in required_alternatives(PodSpec(node_selector={"disk": "ssd"}))]
+    ['ssd']
+
     Raises:
         RequirementError: no term can be read: an operator is unknown or its values are invalid.
     """

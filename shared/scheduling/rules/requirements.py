@@ -70,7 +70,13 @@ class ValueSet(Struct):
         return next(iter(self.values)) if not self.complement and len(self.values) == 1 and not self.absent else None
 
     def __and__(self, other: ValueSet) -> ValueSet:
-        """What both sets allow."""
+        """What both sets allow.
+
+        >>> (only("a", "b") & only("b", "c")).values == {"b"}
+        True
+        >>> (only("a", "b") & ANY) == only("a", "b"), (only("a") & only("b")).empty
+        (True, True)
+        """
         above = _largest(self.above, other.above)
         below = _smallest(self.below, other.below)
         absent = self.absent and other.absent
@@ -145,6 +151,13 @@ def _value_set(key: str, operator: str, values: tuple[str, ...]) -> ValueSet:
 def parse(expressions: Iterable[Expression]) -> Requirements:
     """The requirements of all expressions together, with deprecated label names replaced.
 
+    >>> from shared.api.kubernetes import NodeSelectorRequirement
+    >>> zone = "topology.kubernetes.io/zone"
+    >>> in_zones = NodeSelectorRequirement(key=zone, operator="In", values=["a", "b"])
+    >>> not_in_a = NodeSelectorRequirement(key=zone, operator="NotIn", values=["a"])
+    >>> parse([in_zones, not_in_a]) == {zone: only("b")}
+    True
+
     Raises:
         RequirementError: an operator is unknown or its values are invalid.
     """
@@ -166,7 +179,12 @@ def label_requirements(labels: Mapping[str, str]) -> Requirements:
 
 
 def intersect(a: Requirements, b: Requirements) -> Requirements:
-    """What both allow, key by key; a conflict is kept as an empty set."""
+    """What both allow, key by key; a conflict is kept as an empty set.
+
+    >>> both = intersect({"arch": only("arm64"), "team": EXISTS}, {"arch": only("amd64")})
+    >>> conflicting_key(both)
+    'arch'
+    """
     merged = dict(a)
     for key, allowed in b.items():
         merged[key] = merged[key] & allowed if key in merged else allowed

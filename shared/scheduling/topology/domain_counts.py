@@ -187,7 +187,14 @@ class DomainCounts:
     # --- room ---
 
     def room(self, rules: DomainRules, where: Mapping[str, str]) -> int:
-        """How many more pods with these rules a domain (values by topology key) takes, as counts are now."""
+        """How many more pods with these rules a domain (values by topology key) takes, as counts are now.
+
+        >>> counts = DomainCounts({0: "topology.kubernetes.io/zone"})
+        >>> counts.add(0, "a", 1)
+        >>> apart = DomainRules(match={0: 1}, anti_affinity=frozenset({0}))
+        >>> [counts.room(apart, {"topology.kubernetes.io/zone": zone}) for zone in ("a", "b")]
+        [0, 1]
+        """
         if self._blocked_by_anti_affinity(rules, where) or self._lacks_affinity(rules, where):
             return 0
         room = NO_CAP
@@ -227,7 +234,15 @@ class DomainCounts:
         return any(not any(self.counts.get(t, {}).values()) and not rules.match.get(t) for t in rules.affinity)
 
     def skew_left(self, term: int, spread: TopologySpread, domain: str) -> int:
-        """How many more pods of a term maxSkew allows in a domain; negative where it has too many."""
+        """How many more pods of a term maxSkew allows in a domain; negative where it has too many.
+
+        >>> counts = DomainCounts({0: "topology.kubernetes.io/zone"})
+        >>> counts.add(0, "a", 3)
+        >>> counts.add(0, "b", 2)
+        >>> spread = TopologySpread(max_skew=1, min_domains=0, eligible_domains=("a", "b"))
+        >>> counts.skew_left(0, spread, "a"), counts.skew_left(0, spread, "b")
+        (0, 1)
+        """
         return self._global_minimum(term, spread) + spread.max_skew - self.count(term, domain)
 
     def _global_minimum(self, term: int, spread: TopologySpread) -> int:
