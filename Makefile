@@ -92,17 +92,17 @@ bench: $(READY) ## the figures of README and docs
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: pictures
-pictures: $(READY) ## the pictures of docs/, drawn anew (needs a Chromium)
+pictures: $(READY) ## the pictures of docs/, drawn again (needs a Chromium)
 	@$(BIN)/python -m bench.pictures
 
 .PHONY: docs
-docs: $(READY) ## the documentation as a site in build/site, its reference written anew from the code, each page tried in a Chromium
+docs: $(READY) ## the documentation as a site in build/site, its reference written again from the code, each page tried in a Chromium
 	@$(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@$(BIN)/python -m pytest -q -n 2 -m long tests/e2e/test_docs_site.py
 
 .PHONY: lock
-lock: $(READY) ## pin every dependency anew
+lock: $(READY) ## pin every dependency again
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make lock" --extra dev pyproject.toml -o requirements.lock

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LAST_AL2 = (1, 32)
 _MAX_DETAILED = 3
-"""Up to so many instance types are shown in full; more as a table."""
+"""Up to this many instance types are shown in full; more as a table."""
 _VERSION = re.compile(r"1\.\d+")
 _SORTS = ("name", "price", "cpu", "memory", "price-per-cpu")
 Values = list[str] | None
@@ -57,16 +57,16 @@ def catalog(
         Values, typer.Option(metavar="TYPE", help="Only what is offered as on-demand, spot or reserved capacity.")
     ] = None,
     max_price: Annotated[
-        float | None, typer.Option(metavar="USD", help="Only what is offered for at most so many USD per hour.")
+        float | None, typer.Option(metavar="USD", help="Only what is offered for at most that many USD per hour.")
     ] = None,
     min_cpu: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at least so many vCPUs.")
+        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at least that many vCPUs.")
     ] = None,
     max_cpu: Annotated[
-        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at most so many vCPUs.")
+        int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at most that many vCPUs.")
     ] = None,
     min_memory: Annotated[
-        str, typer.Option(metavar="QUANTITY", help="Only types with at least so much memory, such as 16Gi.")
+        str, typer.Option(metavar="QUANTITY", help="Only types with at least that much memory, such as 16Gi.")
     ] = "",
     gpu: Annotated[bool, typer.Option("--gpu", help="Only types with GPUs.")] = False,
     gpu_name: Annotated[
@@ -100,7 +100,7 @@ def catalog(
     """
     with errors_as_one_line("catalog"):
         from cli.catalog_filters import Filters, memory  # noqa: PLC0415 (slow to import)
-        from cli.nearest import split  # noqa: PLC0415 (beside its use)
+        from cli.nearest import split  # noqa: PLC0415 (next to its use)
 
         filters = Filters(
             families=split(family),
@@ -137,7 +137,7 @@ def _entries(
     aws: bool,
 ) -> list[CatalogEntry]:
     """The instance types of these names, or all, that meet the filters; prints how many there are."""
-    from cli.nearest import suggestion  # noqa: PLC0415 (beside its use)
+    from cli.nearest import suggestion  # noqa: PLC0415 (next to its use)
     from shared.base.plurals import plural  # noqa: PLC0415 (slow to import)
 
     if not _VERSION.fullmatch(kubernetes):
@@ -178,7 +178,7 @@ def _of_local_world(region: str) -> tuple[InstanceTypeCatalog, str]:
     """The local world's catalog, fetched as the catalog function does, and cached."""
     from datetime import UTC, datetime  # noqa: PLC0415 (used here alone)
 
-    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
+    from cli.cluster import regions  # noqa: PLC0415 (next to its use)
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     region = regions.known(region)
@@ -192,7 +192,7 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
     import boto3  # noqa: PLC0415 (slow to import)
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 (the same)
 
-    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
+    from cli.cluster import regions  # noqa: PLC0415 (next to its use)
     from shared.base import aws  # noqa: PLC0415 (the same)
     from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 

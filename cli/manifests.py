@@ -99,7 +99,7 @@ def _check(cluster: str, *, region: str, image: str, role_arn: str) -> None:
     Raises:
         UsageError: a name is invalid.
     """
-    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
+    from cli.cluster import regions  # noqa: PLC0415 (next to its use)
     from infra import stack_options  # noqa: PLC0415 (slow to import)
 
     try:

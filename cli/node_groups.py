@@ -43,7 +43,7 @@ def node_groups(
         with progress("Reading the cluster and its node groups"):
             from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
             from shared.base import runtime  # noqa: PLC0415 (slow to import)
 
             reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))

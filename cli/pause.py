@@ -38,7 +38,7 @@ def pause(
 ) -> None:
     """Pause the cluster: nothing is launched, disrupted or terminated, unless an interruption forces it.
 
-    Drains that have begun go on, and nodes that you delete go. Pausing again changes the end and the reason.
+    Drains that have begun continue, and nodes that you delete go. Pausing again changes the end and the reason.
 
     For example:
 
@@ -82,7 +82,7 @@ def resume(
     *,
     as_json: source.Json = False,
 ) -> None:
-    """End the cluster's pause, and close the circuit breaker of launches; Tenon goes on within a minute.
+    """End the cluster's pause, and close the circuit breaker of launches; Tenon continues within a minute.
 
     Pauses of single NodePools (annotation tenon.sh/paused) stay.
 
@@ -140,7 +140,7 @@ def _close_breakers(reference: ClusterReference) -> list[str]:
 
 def _reference(name: str, *, context: str, cluster: str, region: str) -> ClusterReference:
     from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-    from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+    from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
 
     if name and cluster and name != cluster:
         raise UsageError(f'NAME "{name}" and --cluster "{cluster}" differ')
@@ -166,7 +166,7 @@ def _duration(text: str) -> timedelta | None:
 
 def _user(client: Client) -> str:
     """Who the API server says we are; the user of this machine if it can't say (before Kubernetes 1.28)."""
-    import getpass  # noqa: PLC0415 (beside its use)
+    import getpass  # noqa: PLC0415 (next to its use)
 
     from shared.cluster.errors import ApiError  # noqa: PLC0415 (slow to import)
 

@@ -1,4 +1,4 @@
-"""The files that a wheel has beside its modules: ``python -m distribution.assets FOLDER`` writes them.
+"""The files that a wheel has in addition to its modules: ``python -m distribution.assets FOLDER`` writes them.
 
 They are the synthesised stacks of ``tenon demo``, which then needs no CDK and no Node.js, and uPlot, which draws the
 report's charts. Both are made from pinned packages each time, so the repository has no copies.

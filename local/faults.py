@@ -133,7 +133,7 @@ class Faults:
     def inject(
         self, condition: Callable[[InjectionPoint], bool], fault: Fault, *, times: int = 1, chance: float = 1.0
     ) -> None:
-        """Inject a fault wherever the condition holds: with that chance at each match, at most so many times."""
+        """Inject a fault wherever the condition holds: with that chance at each match, at most that many times."""
         with self._lock:
             self._injected.append(_InjectedFault(condition=condition, fault=fault, remaining=times, chance=chance))
 
@@ -173,7 +173,7 @@ class Faults:
         self.inject(matches, fault, times=times, chance=chance)
 
     def crash_after_lines(self, function: str, lines: int, *, path: str = "functions/") -> None:
-        """Crash the function's next invocation after so many lines in files whose path contains ``path``."""
+        """Crash the function's next invocation after that many lines in files whose path contains ``path``."""
         with self._lock:
             self._line_crashes.append(_LineCrash(function=function, path=path, after_lines=lines))
 

@@ -7,8 +7,8 @@ lost its do-not-disrupt annotation, its readiness (the eviction API evicts unrea
 drains whose next attempt is some time away are woken.
 
 Flapping must not cost an invocation each time. So all drains are woken together, some seconds apart, and a cause that
-has woken drains in vain waits twice as long before it does so again, a minute at most. When a pod starts to terminate,
-the budgets that cover it did not wake its drain in vain, and their backoff is reset.
+has woken drains without progress waits twice as long before it does so again, a minute at most. When a pod starts to
+terminate, the budgets that cover it did not wake its drain for nothing, and their backoff is reset.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class BlockedDrains:
                 drain.causes.add(_Cause(resources.POD_DISRUPTION_BUDGETS.kind, key))
 
     def _reset_backoffs(self, key: str, pod: _PodState) -> None:
-        """A pod on a draining node starts to terminate: the budgets that cover it did not wake the drain in vain."""
+        """A pod on a draining node starts to terminate: its budgets did not wake the drain for nothing."""
         if pod.node in self._drain_by_node:
             for cause in list(self._backoffs):
                 budget = self._budgets.get(cause.key) if cause.kind == resources.POD_DISRUPTION_BUDGETS.kind else None

@@ -203,7 +203,7 @@ class ChangeDetector:
             yield ReconcileRequest(hints.NODES_EMPTIED, old_node)
 
     def _is_underutilized_without_pod(self, node: str) -> bool:
-        """Whether so many pods have left since the last hint that nodes may be consolidated."""
+        """Whether enough pods have left since the last hint, so that nodes may be consolidated."""
         self._running_pods -= 1
         state = self._nodes.get(node)
         if state is None or not state.managed or state.disrupted:

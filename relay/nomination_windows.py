@@ -2,8 +2,8 @@
 
 The lifecycle function nominates pods for a new node in several steps: it may wait for nodes in other domains before the
 node takes pods, nominates pods again that kube-scheduler couldn't bind at once, and clears what is left at the end. No
-change of the node tells it to go on, and a function may die between two steps. So the hint about the node is repeated
-some seconds after each step, until nothing is left to do or the sweep of each minute is enough.
+change of the node tells it to continue, and a function may die between two steps. So the hint about the node is
+repeated some seconds after each step, until nothing is left to do or the sweep of each minute is enough.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOLERANCE = timedelta(seconds=0.5)
 
 
 class RepeatedHints(NamedTuple):
-    """The nodes whose hint is repeated, and whether pods that are still unschedulable may have waited in vain."""
+    """The nodes whose hint is repeated, and whether pods that are still unschedulable may have waited for nothing."""
 
     nodes: tuple[str, ...]
     retry_pods: bool

@@ -2,7 +2,7 @@
 
 A watch that ends is resumed from the last resourceVersion (bookmarks keep it fresh). After an expired one everything is
 listed again and compared. When the cluster doesn't have the kind or the API server doesn't answer, the watcher tries
-again with backoff while the others go on.
+again with backoff while the others continue.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def open_cluster(
             raise UsageError("--aws needs --file; a live cluster's prices are always read from AWS")
         with progress("Reading the cluster"):
             from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
 
             reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
         with live_reader.read_only_aws(reference):
@@ -91,13 +91,13 @@ def open_cluster(
 
 
 def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
-    from cli.cluster import regions  # noqa: PLC0415 (beside its use)
+    from cli.cluster import regions  # noqa: PLC0415 (next to its use)
     from shared.base import runtime  # noqa: PLC0415 (slow to import)
 
     now = runtime.current().now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-        from cli.cluster.cluster_reference import ClusterReference  # noqa: PLC0415 (beside its use)
+        from cli.cluster.cluster_reference import ClusterReference  # noqa: PLC0415 (next to its use)
         from shared.instance_types.refresh import refresh  # noqa: PLC0415 (slow to import)
 
         if region:

@@ -76,7 +76,7 @@ def demo(
     ] = False,
     rest: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", help="Wait so long after each step at most, in minutes of cluster time."),
+        typer.Option(metavar="MINUTES", help="Wait at most this long after each step, in minutes of cluster time."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")] = False,
     only_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")] = False,
@@ -101,9 +101,9 @@ def demo(
       tenon demo --kubeconfig kind.yaml
     """
     with progress("Starting"):
-        from datetime import timedelta  # noqa: PLC0415 (beside the others)
+        from datetime import timedelta  # noqa: PLC0415 (next to the others)
 
-        from cli.cluster import regions  # noqa: PLC0415 (beside the others)
+        from cli.cluster import regions  # noqa: PLC0415 (next to the others)
         from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
         from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
         from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)

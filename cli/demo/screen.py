@@ -36,7 +36,7 @@ def node_rows(world: World, price: Callable[[str, str, str], float]) -> NodeRows
 
 
 def render(shown: NodeRows, *, start: datetime, step: str, width: int) -> RenderableType:
-    """The screen for a terminal of so many columns."""
+    """The screen for a terminal of that many columns."""
     seconds = (shown.now - start).total_seconds()
     head = Text.assemble(
         (f" {step} ", "reverse"),

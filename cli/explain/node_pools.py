@@ -99,7 +99,7 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
         checks += _types(observed, resolved_pools, pool)
     volumes = resolved_pools.volume_prices.get(pool.name)
     if volumes:
-        detail = f"{terminal.usd(volumes)}/h a node, which decisions count beside the price of the instance"
+        detail = f"{terminal.usd(volumes)}/h a node, which decisions count in addition to the price of the instance"
         checks.append(Check(name="volumes", ok=None, detail=detail))
     short = resolved_pools.short_zones.get(pool.name)
     if short:

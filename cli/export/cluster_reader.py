@@ -53,7 +53,7 @@ class ClusterState(Struct, kw_only=True):
 class ClusterReader:
     """Reads one cluster again and again. Not thread-safe.
 
-    After an error it connects anew: credentials, certificate or address may have changed since.
+    After an error it connects again: credentials, certificate or address may have changed since.
     """
 
     def __init__(self, reference: ClusterReference) -> None:

@@ -116,14 +116,14 @@ def export(
 def _print_file(*, dashboard: bool) -> None:
     """Print the dashboard, or the rules."""
     if dashboard:
-        import json  # noqa: PLC0415 (beside its use)
+        import json  # noqa: PLC0415 (next to its use)
 
         from cli.export import dashboard as grafana  # noqa: PLC0415 (slow to import)
 
         typer.echo(json.dumps(grafana.build(), indent=2))
         return
     from cli.export import rules as prometheus  # noqa: PLC0415 (slow to import)
-    from shared.api.yaml_documents import writer  # noqa: PLC0415 (beside its use)
+    from shared.api.yaml_documents import writer  # noqa: PLC0415 (next to its use)
 
     typer.echo(writer.text(prometheus.build(), width=120), nl=False)
 
@@ -169,7 +169,7 @@ def _print_once(exporter: Exporter) -> None:
 
 def _serve(exporter: Exporter, *, listen: str, port: int) -> None:
     """Serve until SIGTERM or Ctrl-C; both end it with exit code 0."""
-    import signal  # noqa: PLC0415 (beside its use)
+    import signal  # noqa: PLC0415 (next to its use)
     import threading  # noqa: PLC0415 (the same)
 
     from cli.export.server import serve  # noqa: PLC0415 (slow to import)

@@ -86,7 +86,7 @@ class Poller:
         self._began = began
         try:
             samples = tuple(self._read(now))
-        except Exception as error:  # noqa: BLE001 (the next read may succeed, and the other sources go on)
+        except Exception as error:  # noqa: BLE001 (the next read may succeed, and the other sources continue)
             self._ended(outcome_of(error), _text(error))
         else:
             self._kept = _Kept(now, samples)

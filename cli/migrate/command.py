@@ -1,4 +1,4 @@
-"""``tenon migrate cluster-autoscaler``: node groups go on with Tenon, by the flags that Cluster Autoscaler had."""
+"""``tenon migrate cluster-autoscaler``: node groups continue with Tenon, by the flags that Cluster Autoscaler had."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Write Tenon's ConfigMap an
 Undo = Annotated[
     bool, typer.Option("--undo", help="Scale Cluster Autoscaler back as it was, and remove Tenon's ConfigMap.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Go on although an obstacle was found.")]
+Force = Annotated[bool, typer.Option("--force", help="Continue although an obstacle was found.")]
 AutoscalerNamespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace of Cluster Autoscaler's Deployment.")
 ]
@@ -75,7 +75,7 @@ def cluster_autoscaler(
             raise UsageError("--apply and --undo exclude each other")
         with progress("Reading the cluster"):
             from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
 
             reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
         limit = timedelta(seconds=timeout)
@@ -132,7 +132,7 @@ def _undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json
     if deployment is None:
         raise CommandError(
             f"Deployment {record.reference} is gone: install Cluster Autoscaler again with 0 replicas and run this "
-            f"again, or go on with Tenon (`kubectl -n kube-system delete configmap {options.CONFIG_MAP}` gives it its "
+            f"again, or stay with Tenon (`kubectl -n kube-system delete configmap {options.CONFIG_MAP}` gives it its "
             "defaults)"
         )
     invisible = flags.translate(flags.read(deployment.arguments, deployment.environment)).invisible

@@ -79,7 +79,7 @@ DIFFERENT: Mapping[str, tuple[str, str]] = {
     "scale-up-from-zero": ("true", "a cluster without Ready nodes gets nodes, too"),
     "new-pod-scale-up-delay": ("0s", "pods get nodes as soon as they are unschedulable"),
     "expendable-pods-priority-cutoff": ("-10", "pods of every priority get nodes"),
-    "node-group-backoff-reset-timeout": ("3h", "a group's back-off starts anew once a node has joined"),
+    "node-group-backoff-reset-timeout": ("3h", "a group's back-off starts again once a node has joined"),
     "force-delete-unregistered-nodes": (
         "false",
         _GIVEN_UP,

@@ -88,4 +88,4 @@ def _notes(translation: Translation, config_map: StoredConfigMap, data: Mapping[
             f"{stored_options.CLUSTER_AUTOSCALER} that Cluster Autoscaler runs: never run both"
         )
     if takeover.read_record(config_map) is not None and config_map.data != data:
-        yield f"ConfigMap {takeover.CONFIG_MAP} is of an earlier run and stays as it is: --undo first to write it anew"
+        yield f"ConfigMap {takeover.CONFIG_MAP} is of an earlier run and stays as it is: --undo first to write it again"

@@ -89,7 +89,7 @@ def nodes(
       tenon nodes --once --json
     """
     with errors_as_one_line("nodes"):
-        from cli.nearest import split  # noqa: PLC0415 (beside its use)
+        from cli.nearest import split  # noqa: PLC0415 (next to its use)
         from cli.nodes import selection  # noqa: PLC0415 (slow to import)
 
         selected = selection.parse(

@@ -41,7 +41,7 @@ class Keyboard:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read(self, timeout: float) -> list[str]:
-        """The keys typed until now; waits so many seconds for the first. Characters are themselves.
+        """The keys typed until now; waits that many seconds for the first. Characters are themselves.
 
         Raises:
             EOFError: the terminal is gone.

@@ -86,7 +86,7 @@ def plan(
 
 
 def _compute(before: ObservedCluster, changed: ObservedCluster, without: tuple[str, ...], search: float) -> Plan:
-    from dataclasses import replace  # noqa: PLC0415 (beside the others)
+    from dataclasses import replace  # noqa: PLC0415 (next to the others)
 
     from cli.cluster import offerings  # noqa: PLC0415 (slow to import)
     from cli.cluster.pricing import cluster_cost  # noqa: PLC0415 (the same)

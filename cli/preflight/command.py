@@ -49,7 +49,7 @@ def preflight(
             raise UsageError(f"--relay={relay}: must be function, pod or webhook")
         with progress("Checking the cluster and its account"):
             from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
 
             reference = resolve(ClusterReference(context=context, cluster=name, region=region))
             with live_reader.read_only_aws(reference):

@@ -1,8 +1,8 @@
 """uPlot, the library that draws the report's charts: a package of npm, which `make setup` installs.
 
-It is no part of the repository. package-lock.json pins its version and checksum; a wheel has the files below beside the
-page. The charts are uPlot's (51 KB) because it is much smaller than other chart libraries, and steps over time are all
-that is needed.
+It is no part of the repository. package-lock.json pins its version and checksum; a wheel has the files below next to
+the page. The charts are uPlot's (51 KB) because it is much smaller than other chart libraries, and steps over time are
+all that is needed.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def report(
         if recording is not None:
             recorded = recordings.read(recording)
         else:
-            from datetime import timedelta  # noqa: PLC0415 (beside the others)
+            from datetime import timedelta  # noqa: PLC0415 (next to the others)
 
             from cli.report import cluster_recording  # noqa: PLC0415 (slow to import)
 

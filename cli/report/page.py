@@ -26,7 +26,7 @@ _LONG_RUN_SECONDS = 3 * 3600
 _MAX_DECISIONS = 500
 _MAX_LAUNCHES = 20
 _BAR_PERCENT = 70
-"""The width of the longest bar, in percent; its label is beside it."""
+"""The width of the longest bar, in percent; its label is next to it."""
 _CENT = 0.01
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path  # noqa: TC003 (beside it)
+from pathlib import Path  # noqa: TC003 (next to it)
 from typing import TYPE_CHECKING
 
 import msgspec

@@ -38,7 +38,7 @@ def schema(
     """
     with errors_as_one_line("schema"):
         from cli.json_output import VERSIONS  # noqa: PLC0415 (slow to import)
-        from cli.nearest import suggestion  # noqa: PLC0415 (beside its use)
+        from cli.nearest import suggestion  # noqa: PLC0415 (next to its use)
 
         name = " ".join(command or ())
         if not name:

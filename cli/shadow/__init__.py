@@ -1,1 +1,1 @@
-"""``tenon shadow``: what Tenon would have done and cost beside another autoscaler."""
+"""``tenon shadow``: what Tenon would have done and cost next to another autoscaler."""

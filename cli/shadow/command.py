@@ -17,14 +17,14 @@ from cli.progress import progress
 shadow = typer.Typer(
     name="shadow",
     cls=Group,
-    help="What Tenon would have done and cost beside the autoscaler that runs (-c mode=shadow).",
+    help="What Tenon would have done and cost next to the autoscaler that runs (-c mode=shadow).",
     no_args_is_help=True,
 )
 
 
 @shadow.callback()
 def _group() -> None:
-    """What Tenon would have done and cost beside the autoscaler that runs (-c mode=shadow)."""
+    """What Tenon would have done and cost next to the autoscaler that runs (-c mode=shadow)."""
 
 
 @shadow.command(cls=Command)
@@ -54,7 +54,7 @@ def report(
         with progress("Reading the record of shadow mode"):
             from cli import json_output  # noqa: PLC0415 (slow to import, and --help doesn't need it)
             from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
             from cli.shadow import days as shadow_days  # noqa: PLC0415 (the same)
             from cli.shadow import json_report, output, page  # noqa: PLC0415 (slow to import)
             from cli.terminal import console  # noqa: PLC0415 (the same)

@@ -35,7 +35,7 @@ def simulate(
 
 def _simulate(files: list[Path], *, as_json: bool) -> None:
     with progress("Reading the files"):
-        from datetime import UTC, datetime  # noqa: PLC0415 (beside the others)
+        from datetime import UTC, datetime  # noqa: PLC0415 (next to the others)
 
         from cli import json_output  # noqa: PLC0415 (slow to import)
         from cli.simulate import decision_output, input_files, json_decision  # noqa: PLC0415 (the same)

@@ -39,7 +39,7 @@ def status(
     with errors_as_one_line("status"):
         with progress("Reading the cluster and AWS"):
             from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (beside its use)
+            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
             from cli.status import deployment  # noqa: PLC0415 (slow to import)
             from shared.base import runtime  # noqa: PLC0415 (the same)
 
@@ -62,7 +62,7 @@ def status(
 
 def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot | None, list[str]]:
     """The cluster's snapshot, or None and a note if the cluster can't be read."""
-    from dataclasses import replace  # noqa: PLC0415 (beside its use)
+    from dataclasses import replace  # noqa: PLC0415 (next to its use)
 
     from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
     from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)

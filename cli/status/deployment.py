@@ -263,7 +263,7 @@ def _alarms(cluster: str) -> tuple[Alarm, ...]:
 
 
 def superseded_objects(snapshot: Snapshot) -> Iterator[str]:
-    """A note on each legacy object that a migration left beside its successor, which needs no attention."""
+    """A note on each legacy object that a migration left next to its successor, which needs no attention."""
     yield from (f"{i.ref.kind} {i.ref.name}: {'; '.join(i.problems)}" for i in snapshot.invalid if i.is_superseded)
 
 

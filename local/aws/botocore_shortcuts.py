@@ -102,7 +102,7 @@ class _ParsedAnswers:
 
 
 _parsed_answers = _ParsedAnswers()
-_parse_anew = QueryParser.parse
+_parse_again = QueryParser.parse
 
 
 def _parse(parser: Any, response: Mapping[str, Any], shape: Any) -> Any:  # noqa: ANN401 - botocore's
@@ -111,11 +111,11 @@ def _parse(parser: Any, response: Mapping[str, Any], shape: Any) -> Any:  # noqa
     Its root names the operation and the version of the API; its headers are only passed on.
     """
     if response["status_code"] >= _FIRST_ERROR_STATUS or shape is None:
-        return _parse_anew(parser, response, shape)
+        return _parse_again(parser, response, shape)
     key = type(parser), shape.name, response["status_code"], hashlib.sha256(response["body"]).digest()
     pickled = _parsed_answers.get(key)
     if pickled is None:
-        parsed = _parse_anew(parser, response, shape)
+        parsed = _parse_again(parser, response, shape)
         _parsed_answers.put(key, pickle.dumps(parsed, pickle.HIGHEST_PROTOCOL))
         return parsed
     parsed = pickle.loads(pickled)  # noqa: S301 - pickled above

@@ -37,7 +37,7 @@ class CapacityPools:
         return None if key is None else self._remaining[key]
 
     def take(self, pool: Pool, instances: int) -> int:
-        """Take up to so many instances from a pool; returns how many were available."""
+        """Take up to that many instances from a pool; returns how many were available."""
         key = self._key(pool)
         if key is None:
             return instances

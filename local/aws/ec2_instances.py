@@ -110,14 +110,14 @@ class Ec2Instances:
     def fail_starts(
         self, instance_type: str, zone: str, times: int, *, reason: tuple[str, str] = INTERNAL_ERROR
     ) -> None:
-        """Terminate so many of the next instances before they run, with that state reason (code and message).
+        """Terminate that many of the next instances before they run, with that state reason (code and message).
 
         "*" stands for any type or zone.
         """
         self._failing_starts[instance_type, zone] = _FailingStarts(times, _state_reason(*reason))
 
     def fail_restarts(self, times: int) -> None:
-        """Stop so many of the next started instances again, for lack of capacity, after EC2 has answered the start."""
+        """Stop that many of the next started instances again, for lack of capacity, after EC2's answer to the start."""
         self._failing_restarts = times
 
     def stop(self, instance: Any) -> InstanceState:  # noqa: ANN401 - moto's

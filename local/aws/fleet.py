@@ -1,7 +1,8 @@
 """CreateFleet of type ``instant``, with overrides, allocation strategies, client tokens, capacity and errors.
 
 moto's CreateFleet uses the first override, ignores the token and never fails. Here capacity pools are chosen by the
-allocation strategy, pools without capacity give errors beside the launched instances, and a token repeats its response.
+allocation strategy, pools without capacity give errors in addition to the launched instances, and a token repeats its
+response.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Fleets:
         return {"FleetId": random_fleet_id(), "Instances": instances, "Errors": errors}
 
     def _take_capacity(self, candidate: Candidate, capacity_type: str, wanted: int) -> int:
-        """Take up to so many instances from the targeted reservation, else from the pool; returns how many."""
+        """Take up to that many instances from the targeted reservation, else from the pool; returns how many."""
         if not candidate.reservation_id:
             return self._capacity.take(candidate.pool(capacity_type), wanted)
         free = self._reservations.free(candidate.reservation_id, candidate.instance_type, candidate.zone)

@@ -77,7 +77,7 @@ class Purchases:
         return id_
 
     def commit(self, hourly: float, *, family: str = "", discount: float = 0.3, **changes: object) -> str:
-        """Buy a Savings Plan of so many USD per hour for a year: of a family, else for Compute. Returns its id.
+        """Buy a Savings Plan of that many USD per hour for a year: of a family, else for Compute. Returns its id.
 
         ``changes`` are fields of the description that differ.
         """

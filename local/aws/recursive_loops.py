@@ -55,7 +55,7 @@ def of_batch(messages: Iterable[Any]) -> dict[str, int]:
 
 
 def is_loop(function: str, lineage: Lineage) -> bool:
-    """Whether the function has run so often in the chain that its next invocation is dropped."""
+    """Whether the function has run too often in the chain, so that its next invocation is dropped."""
     return lineage.get(function, 0) >= MAX_INVOCATIONS
 
 

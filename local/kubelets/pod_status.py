@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
 
 RUNS_FOR = "local.tenon.sh/runs-for-seconds"
-"""Annotation on a pod: its containers succeed after so many seconds. Without it they run until they are stopped."""
+"""Annotation on a pod: its containers succeed after that many seconds. Without it they run until they are stopped."""
 STOPS_AFTER = "local.tenon.sh/stops-after-seconds"
 """Annotation on a pod: how many seconds it takes to stop, instead of the drawn duration."""
 

@@ -58,7 +58,7 @@ class ControlPlane:
 
     ``webhook`` is the URL of a TokenReview webhook and the PEM text of its authority; without one, only the control
     plane's own tokens and service accounts are authenticated. ``requests_per_second`` limits each client of the
-    scheduler and the controllers. ``components`` are those that run beside the API server. If it is ``recorded``,
+    scheduler and the controllers. ``components`` are those that run next to the API server. If it is ``recorded``,
     :meth:`recording` can be called. ``folder`` has a log of each component.
     """
 
@@ -130,7 +130,7 @@ class ControlPlane:
 
     @contextlib.contextmanager
     def suspended(self, component: str = "kube-apiserver") -> Iterator[None]:
-        """While entered, the component is stopped and answers nothing; afterwards it goes on where it was."""
+        """While entered, the component is stopped and answers nothing; afterwards it continues where it was."""
         process = self._processes[component]
         process.send_signal(signal.SIGSTOP)
         try:

@@ -1,4 +1,4 @@
-"""Several clusters of one fleet in one account: their control planes, nodes and relays beside one local AWS.
+"""Several clusters of one fleet in one account: their control planes, nodes and relays next to one local AWS.
 
 It joins the parts that a :class:`~local.world.world.World` has for its one cluster.
 """

@@ -1,7 +1,7 @@
 """Lifecycle hooks: instances wait in Pending:Wait or Terminating:Wait until their lifecycle actions are completed.
 
 Source: user guide of EC2 Auto Scaling, "Lifecycle hooks". A launch that is abandoned ends with the instance's
-termination; a termination goes on either way, and an abandoned action ends the other hooks' actions with it.
+termination; a termination continues either way, and an abandoned action ends the other hooks' actions with it.
 """
 
 from __future__ import annotations

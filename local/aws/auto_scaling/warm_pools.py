@@ -1,4 +1,4 @@
-"""Warm pools: instances beside a group that have booted once, stopped or running, and that a scale-out takes first.
+"""Warm pools: instances next to a group that have booted once, stopped or running, and that a scale-out takes first.
 
 Source: user guide of EC2 Auto Scaling, "Warm pools"; the size is that of PutWarmPool's API reference.
 """

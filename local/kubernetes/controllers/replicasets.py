@@ -111,7 +111,7 @@ class ReplicaSets:
         )
 
     def _create_pods(self, replica_set: Obj, number: int, now: datetime) -> bool:
-        """Create so many pods; False if the API refused one."""
+        """Create that many pods; False if the API refused one."""
         meta = replica_set["metadata"]
         for _ in range(number):
             name = generated_name(f"{meta['name']}-", self._rng)

@@ -33,7 +33,7 @@ _NODE_INFO = (
 
 def set_defaults(kind: Kind, obj: Obj) -> None:
     """Fill in the defaults of a built-in kind other than Pod, in place."""
-    for name, value in _DEFAULTS_BESIDE_SPEC.get(kind.resource, {}).items():
+    for name, value in _DEFAULTS_OUTSIDE_SPEC.get(kind.resource, {}).items():
         obj.setdefault(name, value)
     defaults = _DEFAULTS.get(kind.resource)
     if defaults is not None:
@@ -149,7 +149,7 @@ _DEFAULTS: dict[str, Obj] = {
     kinds.PERSISTENT_VOLUME_CLAIMS.resource: {"volumeMode": "Filesystem"},
 }
 
-_DEFAULTS_BESIDE_SPEC: dict[str, Obj] = {
+_DEFAULTS_OUTSIDE_SPEC: dict[str, Obj] = {
     kinds.STORAGE_CLASSES.resource: {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     kinds.PRIORITY_CLASSES.resource: {"preemptionPolicy": "PreemptLowerPriority"},
 }

@@ -37,7 +37,7 @@ def required(path: str, text: str = "") -> Cause:
 
 
 def forbidden(path: str, text: str) -> Cause:
-    """The field must not be set beside other fields."""
+    """The field must not be set together with other fields."""
     return Cause(path, "FieldValueForbidden", f"Forbidden: {text}")
 
 

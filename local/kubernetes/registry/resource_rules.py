@@ -56,7 +56,7 @@ def pod_resources(spec: Obj, path: str) -> Causes:
 
 
 def aggregated(spec: Obj, part: str) -> dict[str, Fraction]:
-    """The requests or limits of a pod's containers: sidecars beside all that follow, init containers one by one."""
+    """The requests or limits of a pod's containers: sidecars with all that follow, init containers one by one."""
     running, peak = Counter[str](), Counter[str]()
     for container in spec.get("initContainers") or ():
         own = _amounts(container, part)

@@ -87,7 +87,7 @@ class StandardStorage(ObjectStorage, ABC):
             called = self.webhooks.of_new(served, new)
             if not called:
                 return self._add(served, new, dry_run=dry_run)
-        # Without the lock: others go on while a webhook is waited for.
+        # Without the lock: others continue while a webhook is waited for.
         self.webhooks.admit(called, served, new, dry_run=dry_run)
         with self.lock:
             return self._add(served, new, dry_run=dry_run)

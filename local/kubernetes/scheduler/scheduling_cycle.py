@@ -28,7 +28,7 @@ _MIN_PERCENTAGE, _MAX_PERCENTAGE, _NODES_PER_PERCENT = 5, 50, 125
 
 
 class NodeSearch:
-    """Where the search for feasible nodes of a large cluster goes on: each pod's begins where the last one ended."""
+    """Where the search for feasible nodes of a large cluster continues: each pod's begins where the last one ended."""
 
     def __init__(self) -> None:
         self.next_start = 0
