@@ -1,4 +1,4 @@
-"""Where Tenon's own files are: in the checkout, or beside its packages where its wheel is installed.
+"""Where Tenon's own files are: in the checkout, or next to its packages where its wheel is installed.
 
 A wheel has the code that goes into the functions' bundles, the relay's Dockerfile, and a copy of requirements.lock in
 ``infra/`` (distribution/commands.py). An installation may be read-only and is replaced by updates, so it keeps what it

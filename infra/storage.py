@@ -12,7 +12,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 CATALOG_DAYS = 30
-"""A catalog that was not refreshed for so long belongs to a deleted stack."""
+"""A catalog that was not refreshed for this many days belongs to a deleted stack."""
 SHADOW_DAYS = 90
 """How long the days of shadow mode are kept, as the decision log is."""
 
@@ -36,7 +36,7 @@ class Storage(Construct):
 
 
 def catalog_bucket(scope: Construct, *, days: int = CATALOG_DAYS) -> s3.Bucket:
-    """The bucket of the catalog, whose objects expire after so many days."""
+    """The bucket of the catalog, whose objects expire after that many days."""
     return s3.Bucket(
         scope,
         "Catalog",

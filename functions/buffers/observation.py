@@ -32,7 +32,7 @@ HOLD = timedelta(minutes=10)
 RENEWAL = timedelta(minutes=6)
 """It is renewed when less than this is left."""
 LAST_READS = _MINUTE
-"""A lower value is written so long before the higher one ends, by the last two reads: no decision sees a gap."""
+"""A lower value is written this long before the higher one ends, by the last two reads: no decision sees a gap."""
 
 
 class Level(NamedTuple):
@@ -78,7 +78,7 @@ def with_arrivals(buffer: CapacityBuffer, arrivals: Iterable[Arrival], *, now: d
 
 
 def wanted_chunks(buffer: CapacityBuffer, signals: Signals, messages: int | None) -> int | None:
-    """The chunks that so many messages ask for, None if they are unknown.
+    """The chunks that this many messages ask for, None if they are unknown.
 
     At most the buffer's replicas: what a queue holds beyond them needs no writing.
     """

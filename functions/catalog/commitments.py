@@ -1,4 +1,4 @@
-"""Reads the account's commitments and stores them beside the catalog."""
+"""Reads the account's commitments and stores them next to the catalog."""
 
 from __future__ import annotations
 

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from shared.disruption.node_room import RoomPlan
 
 MIN_NODES = 50
-"""So many nodes in any case: a new DaemonSet runs on 50 full nodes after one sweep. PodDisruptionBudgets limit how many
-pods of a workload move at once, and kube-scheduler's preemption, for DaemonSets of a higher priority, has no limit."""
+"""This many nodes in any case: a new DaemonSet runs on 50 full nodes after one sweep. PodDisruptionBudgets limit how
+many pods of a workload move at once, and kube-scheduler's preemption, for DaemonSets of a higher priority, has no
+limit."""
 _SHARE = 5
-"""One of so many nodes of a larger cluster."""
+"""One of this many nodes of a larger cluster."""
 _MAX_EVENTS = 20
 """How many pods get an event in one sweep; the others follow in the next ones."""
 

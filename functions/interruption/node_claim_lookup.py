@@ -1,7 +1,7 @@
 """The cluster's NodeClaims by instance id, listed once for a batch of events.
 
 Every cluster of an account receives the Region's events, so most are about other instances. A list that is newer than
-an event is enough to ignore the event; NodeClaims that are acted on are read anew.
+an event is enough to ignore the event; NodeClaims that are acted on are read again.
 """
 
 from __future__ import annotations

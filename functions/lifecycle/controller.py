@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _LEASE_DURATION = timedelta(seconds=15)
-"""Longer than most reconciles take. Nodes stay closed for so long if a function dies that holds the lease."""
+"""Longer than most reconciles take. Nodes stay closed for this time if a function dies that holds the lease."""
 _RUN_TIME = timedelta(seconds=20)
 """After this time an invocation leaves requested reconciles to the next one."""
 

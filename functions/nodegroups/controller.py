@@ -1,7 +1,7 @@
 """One sweep over the nodes of groups: which are unneeded, which are removed, and a step of each drain.
 
 Decisions are made under the cluster's lease, like all others, so that no pod is scheduled to a node that is chosen at
-the same moment. Drains go on without it.
+the same moment. Drains continue without it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ScaleDownController:
             pause = read_pause(lease.annotations, now=now)
             if pause is not None and plan.remove:
                 self._logger.info("No node of a group is removed", extra={"why": pause.message})
-                plan = replace(plan, remove=())  # nodes stay marked, and removals that have begun go on
+                plan = replace(plan, remove=())  # nodes stay marked, and removals that have begun continue
             lease.check()
             removed = {member.name for member in plan.remove}
             marked = parallel.each(lambda member: self._mark(member, plan, removed, now), members)

@@ -97,7 +97,7 @@ class InterruptedDrains:
             return self._complete(node, interruption)
         hooks = tuple(self._heartbeat(hook, now) for hook in interruption.hooks)
         wait = _wait(claim, step, pods, hooks, now=now)
-        # With the resourceVersion that was read: of two invocations one goes on.
+        # With the resourceVersion that was read: of two invocations one continues.
         self._write(node, replace(interruption, hooks=hooks, next_step=now + wait))
         self._send(node.metadata.name, wait)
         outcomes = self.evictor.evict_all(step.evict, node.metadata.name, until=until)

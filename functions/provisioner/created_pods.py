@@ -28,7 +28,7 @@ SETTLING_SECONDS = 3
 """From the first pod of a message to its decision: the webhook's batch of two seconds, and one for kube-scheduler."""
 _RETRY_SECONDS = 2
 MAX_RECEIVES = 4
-"""After so many receives a hint is given up, before SQS counts it as a dead letter: the sweep finds its pods."""
+"""After this many receives a hint is given up, before SQS counts it as a dead letter: the sweep finds its pods."""
 _PENDING = "spec.nodeName=,status.phase=Pending"
 
 

@@ -28,7 +28,7 @@ SUCCESSOR = "tenon.sh/relay-successor"
 OBSERVED = "tenon.sh/relay-observed"
 RENEW_INTERVAL = timedelta(seconds=5)
 DURATION = timedelta(seconds=20)
-"""A holder or successor that hasn't renewed for so long is dead."""
+"""A holder or successor that hasn't renewed for this time is dead."""
 
 
 T = TypeVar("T")

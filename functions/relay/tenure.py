@@ -40,7 +40,7 @@ CACHE_KEY = "relay"
 
 
 class RelayEndedError(RuntimeError):
-    """A watcher has ended though nobody stopped it: the next invocation starts anew."""
+    """A watcher has ended though nobody stopped it: the next invocation starts again."""
 
 
 class Tenure:

@@ -1,1 +1,1 @@
-"""Decides on a virtual fleet beside another autoscaler, and keeps the ledger of both. Writes nothing but its record."""
+"""Decides on a virtual fleet next to another autoscaler, and keeps the ledger of both. Writes its record only."""

@@ -43,7 +43,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
     bucket, cluster = settings.catalog_bucket, settings.cluster_name
     stored = store.load(aws.s3(), bucket, cluster)
     if stored.problem:
-        logger.warning("Shadow mode begins anew", extra={"why": stored.problem})
+        logger.warning("Shadow mode begins again", extra={"why": stored.problem})
     if stored.record.slot >= slot:
         logger.info("The event was counted before", extra={"slot": slot})
         return

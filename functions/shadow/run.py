@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LONGEST_GAP = timedelta(hours=1)
 """After a longer time without a run neither fleet is counted: what came and went in it can't be known."""
 _LATE = 1.5
-"""A run that comes later than so many intervals is after a gap."""
+"""A run that comes later than this many intervals is after a gap."""
 
 
 def next_record(

@@ -3,7 +3,7 @@
 The room that an evicted pod leaves would go to its own replacement, which waits too. A DaemonSet's pods tolerate
 cordons, so the node is cordoned before the first eviction and uncordoned when the daemon runs, after two minutes at
 most. The cordon, the attempt and the time until which this invocation evicts are one write, with the resourceVersion
-that the choice was made from: of two messages at once one succeeds, and after a crash the next message goes on. The
+that the choice was made from: of two messages at once one succeeds, and after a crash the next message continues. The
 room of a resized pod needs no cordon, because kube-scheduler counts what the pod asks for.
 """
 

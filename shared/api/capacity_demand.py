@@ -65,7 +65,7 @@ class Proportion(Struct):
     steps: tuple[tuple[int, int], ...] = ()
 
     def chunks(self, size: int) -> int:
-        """The chunks for so many nodes or cores. A ladder has none below its first step."""
+        """The chunks for that many nodes or cores. A ladder has none below its first step."""
         if self.per:
             return -(-size // self.per)
         return next((chunks for least, chunks in reversed(self.steps) if least <= size), 0)

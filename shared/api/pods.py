@@ -1,7 +1,7 @@
 """A pod: its requests, its fields that aren't supported, and its state: pending, reschedulable, protected.
 
 Requests are summed exactly as in kube-scheduler (``k8s.io/component-helpers/resource``), because a node that is one
-milli-core too small is launched in vain. Provisioning, draining and disruption share these rules.
+milli-core too small is launched for nothing. Provisioning, draining and disruption share these rules.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def spec_requests(spec: PodSpec) -> Resources:
 
 
 def _with_init(running: Resources, init_containers: Sequence[Container]) -> Resources:
-    """The peak over the start: each init container beside the sidecars before it; then the containers beside all."""
+    """The peak over the start: each init container with the sidecars before it; then the containers with all."""
     sidecars: Resources = {}
     starting: Resources = {}
     for i, container in enumerate(init_containers):

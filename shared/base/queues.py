@@ -111,12 +111,12 @@ def receive_counts(event: Mapping[str, Any]) -> dict[str, int]:
 
 
 def retry_seconds(receives: int) -> int:
-    """Seconds until a message that was received so often is delivered again."""
+    """Seconds until a message that was received that often is delivered again."""
     return _RETRY_SECONDS[min(receives, len(_RETRY_SECONDS)) - 1]
 
 
 def deliver_again(sqs: SQSClient, event: dict[str, Any], delays: Mapping[str, int]) -> dict[str, list[dict[str, str]]]:
-    """The partial batch response that redelivers these messages, each after so many seconds."""
+    """The partial batch response that redelivers these messages, each after its seconds."""
     for record in event["Records"]:
         if record["messageId"] in delays:
             name = record["eventSourceARN"].rpartition(":")[2]

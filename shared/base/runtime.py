@@ -34,7 +34,7 @@ def _utc_now() -> datetime:
 class Runtime:
     """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process.
 
-    ``wait`` ends after so many seconds, or when another thread sets the event.
+    ``wait`` ends after that many seconds, or when another thread sets the event.
     """
 
     environ: Mapping[str, str]

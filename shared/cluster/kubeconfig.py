@@ -29,7 +29,7 @@ class KubeconfigError(RuntimeError):
 
 @contextlib.contextmanager
 def _errors_of_plugins() -> Iterator[None]:
-    """Turn what the official client only logs, on the root logger, into an error: it would go on without a token.
+    """Turn what the official client only logs, on the root logger, into an error: it would continue without a token.
 
     Raises:
         KubeconfigError: the command of the kubeconfig that gets a token, such as `aws eks get-token`, failed.

@@ -46,7 +46,7 @@ SILENCE_SECONDS = 0.05
 MAX_UNPROVEN = timedelta(minutes=2)
 """Where a slow API server's watch is always silent, pods that have gone are seen after this time."""
 MAX_LISTED_NODES = 50
-"""The pods of up to so many nodes are listed by node; for more nodes, all pods are listed."""
+"""The pods of up to this many nodes are listed by node; for more nodes, all pods are listed."""
 MAX_SILENCES = 20
 """After this many silences (a second) with unequal unbound pods, everything is listed again."""
 
@@ -226,7 +226,7 @@ class _Stream:
             self._events.put(None)
 
     def next(self, seconds: float) -> WatchEvent | None:
-        """The next event, or None if there was none for so long.
+        """The next event, or None if there was none for that time.
 
         Raises:
             ApiError: the watch ended with it.

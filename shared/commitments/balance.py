@@ -56,7 +56,7 @@ class _OpenPlan:
         return self.plan.rates.get(instance_type)
 
     def take(self, instance_type: str, count: float) -> float:
-        """Use it for so many instances; how many it covers."""
+        """Use it for that many instances; how many it covers."""
         rate = self.rate(instance_type)
         if rate is None or self.left <= _TINY or count <= 0:
             return 0.0
@@ -130,7 +130,7 @@ class Balance:
         return rest if rest > _TINY else 0.0
 
     def take(self, kind: InstanceKind, count: float = 1.0) -> float:
-        """Use what is left for so many instances; how many of them no commitment pays."""
+        """Use what is left for that many instances; how many of them no commitment pays."""
         rest = self.take_reserved(kind, count)
         for plan in self.plans:
             rest -= plan.take(kind[0], rest)

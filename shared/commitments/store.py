@@ -1,4 +1,4 @@
-"""The commitments in S3: one object beside the catalog, which functions read only where the deployment counts them.
+"""The commitments in S3: one object next to the catalog, which functions read only where the deployment counts them.
 
 The catalog function writes it each hour. A warm process asks S3 every five minutes whether it changed. Whatever is
 wrong with it is a ``problem`` of the result instead of an error: without commitments all prices are list prices.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.disruption.candidate_matrix import CandidateMatrix
 
 _MAX_PODS = 5_000
-"""So many pods are tried on other nodes to find the candidates that can be deleted: half a second."""
+"""At most this many pods are tried on other nodes to find the candidates that can be deleted: half a second."""
 EXHAUSTIVE_LIMIT = 8
 """Up to this many candidates, every set is evaluated."""
 
@@ -42,7 +42,7 @@ class BudgetedCandidates:
     deletion_values: NDArray[np.float64] | None = None
 
     def within_budgets(self, rows: Sequence[int], at_most: int | None = None) -> list[int]:
-        """The first of these rows that budgets allow together, at most so many."""
+        """The first of these rows that budgets allow together, at most that many."""
         remaining = dict(self.remaining)
         chosen: list[int] = []
         for row in rows:

@@ -124,7 +124,7 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
     for claim in sorted((c for c in by_name.values() if is_queued(c)), key=lambda c: c.name):
         entry = queue_entry(claim)
         if entry is None or not entry.replacements:
-            # The run died before it executed the command. A later reconcile decides anew.
+            # The run died before it executed the command. A later reconcile decides again.
             rollbacks.append(Rollback(claim=claim, why="the command was interrupted before it was executed"))
             continue
         rollback = _rollback(claim, entry, by_name, now)

@@ -142,5 +142,5 @@ class _Search(MutableStruct, kw_only=True):
 
 
 def _most_useful(frees: tuple[int, ...], lacking: tuple[int, ...]) -> int:
-    """How many pods of a class free all that it can of what is lacking; more would be in vain."""
+    """How many pods of a class free all that it can of what is lacking; more would free nothing."""
     return max(-(-need // amount) if amount else 0 for need, amount in zip(lacking, frees, strict=True))

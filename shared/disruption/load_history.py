@@ -38,7 +38,7 @@ RETENTION = timedelta(days=7)
 MIN_SCALE_IN = 0.1
 """The share of its pods by which a workload must shrink within a bucket to count as scaled in."""
 RETURNED_SHARE = 0.8
-"""A scale-in has ended when so much of what was removed is back."""
+"""A scale-in has ended when this share of what was removed is back."""
 _DAY = timedelta(days=1)
 
 

@@ -197,7 +197,7 @@ class _Planner:
         return RoomPlan(evict=tuple(evicted), served=tuple(self._served), blocked=tuple(self._blocked))
 
     def _lacking(self, pod: Pod) -> Resources:
-        """What the node lacks for the pod, beside the pods that stay and those that were served before."""
+        """What the node lacks for the pod, in addition to the pods that stay and those that were served before."""
         nominated = [p for p in self._nominated if p.key != pod.key and _priority(p) >= _priority(pod)]
         counted = {p.key: p for p in (*self._remaining.values(), *self._placed, *nominated, pod)}
         taken = add(*(self._requests[key] for key in counted if key not in self._evicted))

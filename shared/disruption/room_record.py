@@ -20,7 +20,7 @@ ANNOTATION = "tenon.sh/room-record"
 """Annotation on a Node."""
 WINDOW = timedelta(minutes=10)
 MAX_ATTEMPTS = 3
-"""So often room is made for a pod within :data:`WINDOW`."""
+"""How often room is made for a pod within :data:`WINDOW`."""
 EVICTING_TIMEOUT = timedelta(seconds=30)
 """When an invocation that evicts has died: its evictions begin within 10 s, and end with the client's time-out."""
 CORDON_LIMIT = timedelta(minutes=2)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 MIN_PRICE_IMPROVEMENT = 0.05
 """Replacements must be cheaper than what they replace by at least this share."""
 MIN_SAVINGS_DURATION = timedelta(minutes=20)
-"""Savings are expected to last at least so long, even on a node that was just launched."""
+"""Savings are expected to last at least this long, even on a node that was just launched."""
 SHORT_PAYBACK, LONG_PAYBACK = timedelta(minutes=60), timedelta(hours=6)
 """The time within which a command must pay back. The short one comes first, because loads that follow the day change
-within hours. The long one holds where nothing pays back soon and the pool hasn't launched nodes for so long."""
+within hours. The long one holds where nothing pays back soon and the pool hasn't launched nodes for that long."""
 REPLACEMENT_OVERLAP = timedelta(minutes=3)
 """How long the old and the new node run side by side: a boot and a drain."""
 MIN_BALANCED_RATIO = 0.5
@@ -125,7 +125,7 @@ class ConsolidationOption:
 
     @property
     def _cost(self) -> float:
-        """USD, once: moving the pods, and running the replacements beside the old nodes."""
+        """USD, once: moving the pods, and running the replacements next to the old nodes."""
         return self.disruption_cost + self.replacement_price * (REPLACEMENT_OVERLAP / _HOUR)
 
     def _rule_violation(self) -> str:

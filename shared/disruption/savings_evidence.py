@@ -37,7 +37,7 @@ class SavingsEvidence:
     """Savings in a NodePool are expected to last for ``duration``; ``why`` says it to users.
 
     It holds for nodes that were created by ``since``: one that was launched after a scale-in was needed despite it.
-    ``is_limit``: savings last at most so long, and as the node's age says within that.
+    ``is_limit``: savings last at most that long, and as the node's age says within that.
     """
 
     duration: timedelta

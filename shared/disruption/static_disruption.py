@@ -3,7 +3,7 @@
 Their number doesn't follow pods, so their nodes are neither empty nor underutilized. A pool that is scaled down removes
 NodeClaims without a node first, then empty nodes, then those with the lowest disruption cost, and last those that are
 blocked, by do-not-disrupt for example. Replacements are made one at a time, so that the pool never lacks more than one
-node; they must fit within the pool's limits beside the old node.
+node; they must fit within the pool's limits in addition to the old node.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[P
 
 
 def current_or_none(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[Pool, float]:
-    """As :func:`current`; none if they can't be read, so that decisions go on with the default rate."""
+    """As :func:`current`; none if they can't be read, so that decisions continue with the default rate."""
     with contextlib.suppress(ClientError, BotoCoreError):
         return current(dynamodb, table, now=now)
     return {}

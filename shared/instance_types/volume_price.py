@@ -38,7 +38,7 @@ def volume_gib(node_class: EC2NodeClass) -> int:
 
 
 def volume_price(gib: int, region: str) -> float:
-    """USD per hour of so many GiB in the Region."""
+    """USD per hour of that many GiB in the Region."""
     return gib * GP3_PRICES.get(region, DEFAULT_GP3_PRICE) / HOURS_A_MONTH
 
 

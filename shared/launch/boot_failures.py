@@ -44,7 +44,7 @@ LAUNCH_TIMEOUT = EventReason("LaunchTimeout")
 
 _PARTITION = "boot-failure"
 _CLUSTER_WIDE = 2
-"""From so many failing node classes on, the cause isn't a node class."""
+"""From this many failing node classes on, the cause isn't a node class."""
 _CAPACITY = "Server.InsufficientInstanceCapacity"
 _TERMINATED_BY_OTHERS = frozenset(
     {

@@ -27,7 +27,7 @@ _DETAILS_TTL = timedelta(minutes=5)
 
 
 class Details(Struct):
-    """What is read of groups beside Auto Scaling's own description: managed node groups by group, and templates."""
+    """What is read of groups besides Auto Scaling's own description: managed node groups by group, and templates."""
 
     managed: Mapping[str, ManagedNodeGroup]
     template_types: Mapping[str, tuple[str, bool]]

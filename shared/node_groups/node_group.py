@@ -77,8 +77,8 @@ class ScaleDownOptions(Struct, kw_only=True):
 class NodeGroup(Struct, kw_only=True):
     """An Auto Scaling group. ``managed`` is the name of its managed node group, "" if it has none.
 
-    ``instance_types`` are all that it may launch; ``resources`` are those that tags state, beside the types' own.
-    ``problems`` are sentences about what can't be used: such a group isn't scaled.
+    ``instance_types`` are all that it may launch; ``resources`` are those that tags state, in addition to the types'
+    own. ``problems`` are sentences about what can't be used: such a group isn't scaled.
     """
 
     name: str

@@ -182,7 +182,7 @@ def _ask_for_no_more(autoscaling: AutoScaling, name: str) -> str | None:
 
 
 def _set_desired_capacity(autoscaling: AutoScaling, group: str, desired: int) -> str | None:
-    """Ask a group for so many instances; what is wrong, None if it took it."""
+    """Ask a group for that many instances; what is wrong, None if it took it."""
     try:
         autoscaling.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=desired)
     except (BotoCoreError, ClientError) as error:

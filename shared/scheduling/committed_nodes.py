@@ -3,7 +3,8 @@
 1. Pods are planned as if every on-demand offering that a commitment covers cost nothing more.
 2. Of the planned nodes, those that it really covers are kept, one after the other until it is used up. Each is pinned
    to on-demand capacity and to instance types that are covered like the one it was planned as.
-3. If others remain that were planned as covered, their pods are planned again at list prices beside the kept nodes.
+3. If others remain that were planned as covered, their pods are planned again at list prices, in addition to the kept
+   nodes.
 
 A node that is covered in part is kept if the rest of its price is no more than the cheapest offering of its types.
 NodePools with minValues don't take part, because their claims may not be narrowed.

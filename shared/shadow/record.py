@@ -16,7 +16,7 @@ from shared.api.nodepool import NodePool
 from shared.shadow.ledger import Day, Offering
 
 VERSION = 1
-"""The version of the stored form. A record of another version isn't read: shadow mode begins anew."""
+"""The version of the stored form. A record of another version isn't read: shadow mode begins again."""
 
 
 class MalformedRecordError(ValueError):

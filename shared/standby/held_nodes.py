@@ -109,7 +109,7 @@ def _is_available(claim: NodeClaim, types: Iterable[InstanceType]) -> bool:
 
 
 def _within_limits(claims: Iterable[NodeClaim], pool: NodePool, visible: Snapshot) -> Iterator[NodeClaim]:
-    """The first of the NodeClaims, as many as the NodePool's limits allow beside its other nodes."""
+    """The first of the NodeClaims, as many as the NodePool's limits allow in addition to its other nodes."""
     limits = parse_resources(pool.spec.limits)
     own = [c for c in visible.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
     if limits and any(not c.status.capacity for c in own):

@@ -77,7 +77,7 @@ class Server:
     def watch_pods(
         self, version: str, change: Callable[[], None], *, most: int, seconds: int, selector: str = ""
     ) -> list[tuple[str, str]]:
-        """The (type, name) of the first events of a watch, while ``change`` runs beside it."""
+        """The (type, name) of the first events of a watch, while ``change`` runs."""
         events: list[tuple[str, str]] = []
         threading.Timer(0.4, change).start()
         stream = watch.Watch().stream(

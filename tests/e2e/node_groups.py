@@ -145,7 +145,7 @@ def options(data: Mapping[str, str], prefer: str = "", scale_down: str = "") -> 
 
 
 def all_run(world: World, pods: int) -> bool:
-    """Whether so many pods run."""
+    """Whether that many pods run."""
     return len(world.pods(phase="Running")) == pods
 
 

@@ -138,7 +138,7 @@ def class_and_pool(name: str, bad: Bad, pool: dict[str, Any], node_class: dict[s
 
 @pytest.fixture(scope="module")
 def bad_world() -> Iterator[World]:
-    """A cluster in which all these mistakes have been made at once, for a while, beside one good class."""
+    """A cluster in which all these mistakes have been made at once, for a while, next to one good class."""
     with World(cluster="demo") as world:
         pool, node_class = _v1(world)
         bad = [obj for name, case in CASES.items() for obj in class_and_pool(name, case, pool, node_class)]

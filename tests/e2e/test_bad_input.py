@@ -1,4 +1,4 @@
-"""Bad input gets a clear word on the object it belongs to, and the rest goes on."""
+"""Bad input gets a clear word on the object it belongs to, and the rest continues."""
 
 from __future__ import annotations
 

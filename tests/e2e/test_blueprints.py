@@ -1,4 +1,4 @@
-"""``python -m bench.blueprints`` plays a folder of manifests, and says which of them don't run."""
+"""``python -m bench.blueprints`` applies a folder of manifests, and says which of them don't run."""
 
 from __future__ import annotations
 

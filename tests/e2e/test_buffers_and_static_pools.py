@@ -1,4 +1,4 @@
-"""CapacityBuffers beside static NodePools: free room on static nodes counts, and neither buys for the other."""
+"""CapacityBuffers next to static NodePools: free room on static nodes counts, and neither buys for the other."""
 
 from __future__ import annotations
 

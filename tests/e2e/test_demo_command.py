@@ -52,7 +52,7 @@ def test_the_text_shows_events_and_has_no_json() -> None:
 
 
 def mix(path: Path, count: int) -> str:
-    """A manifest of so many Deployments mix-0, mix-1, … with other requests each; returns its path."""
+    """A manifest of that many Deployments mix-0, mix-1, … with other requests each; returns its path."""
     requests = ({"cpu": f"{200 + 150 * i}m", "memory": "256Mi"} for i in range(count))
     deployments = [sample_objects.deployment(f"mix-{i}", 2, r) for i, r in enumerate(requests)]
     path.write_text(yaml.safe_dump_all(deployments))

@@ -1,4 +1,4 @@
-"""EKS Auto Mode beside Tenon: objects of its node classes are never changed, and its nodes are used."""
+"""EKS Auto Mode next to Tenon: objects of its node classes are never changed, and its nodes are used."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @contextlib.contextmanager
 def full(world: World, zone: str, *, free: int) -> Iterator[str]:
-    """While entered, so many addresses are free in the zone's subnet; its id."""
+    """While entered, that many addresses are free in the zone's subnet; its id."""
     account = world.aws.account
     subnet = backends.ec2(account.region).get_subnet(account.subnets[zone])
     taken = subnet._available_ip_addresses - subnet.available_ip_address_count
@@ -51,7 +51,7 @@ def cheapest_zone(world: World) -> str:
 
 
 def new_zones(world: World, replicas: int) -> list[str]:
-    """The zones of the nodes that are launched for so many replicas, without those of before."""
+    """The zones of the nodes that are launched for that many replicas, without those of before."""
     before = {n["metadata"]["name"] for n in world.nodes()}
     world.scale("default", "web", replicas)
     world.run_until(lambda: len(world.pods(phase="Running")) == replicas, limit=5 * MINUTE)

@@ -24,7 +24,7 @@ _SECONDS_OF_STEPS = 180
 
 @pytest.fixture
 def kept() -> Iterator[subprocess.Popen[str]]:
-    """A demo that stays up after its steps, with a NodePool beside a Provisioner."""
+    """A demo that stays up after its steps, with a NodePool next to a Provisioner."""
     manifests = ["--manifest", "spot-default.yaml", "--manifest", "v1.yaml"]
     process = subprocess.Popen(
         [*TENON, "--keep", *manifests], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

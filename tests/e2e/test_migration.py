@@ -106,7 +106,7 @@ def test_new_pods_get_nodes_and_empty_nodes_are_deleted(karpenters: World) -> No
 
 
 def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
-    """Everything Karpenter reads is there in its own form, and what is ours beside it is only annotations."""
+    """Everything Karpenter reads is there in its own form, and what is ours in addition is only annotations."""
     world.apply([*load("v1.yaml"), *(o for o in load("spot-default.yaml") if o["kind"] == "Deployment")])
     world.scale("default", "inflate", 5)
     world.run_until_idle()

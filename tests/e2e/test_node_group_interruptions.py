@@ -300,7 +300,7 @@ def test_a_crash_between_any_two_calls(world: World) -> None:
     for _ in range(4):
         name, instance_id = with_pods(world)
         api().terminate_instance_in_auto_scaling_group(InstanceId=instance_id, ShouldDecrementDesiredCapacity=False)
-        # Long before the hook's time-out: the drain goes on, and the action is completed.
+        # Long before the hook's time-out: the drain continues, and the action is completed.
         world.run_until(lambda id_=instance_id: id_ not in states(group), limit=LIMIT)  # type: ignore[misc]  # a default binds it
         world.run_until(lambda name_=name: node(world, name_) is None, limit=LIMIT)  # type: ignore[misc]  # the same
         world.run_until(lambda: len(world.pods(phase="Running")) == 2 and len(ready(world)) == 2, limit=LIMIT)

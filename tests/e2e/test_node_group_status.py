@@ -1,4 +1,4 @@
-"""ConfigMap cluster-autoscaler-status says what goes on with node groups, in Cluster Autoscaler's words."""
+"""ConfigMap cluster-autoscaler-status says what happens to node groups, in Cluster Autoscaler's words."""
 
 from __future__ import annotations
 

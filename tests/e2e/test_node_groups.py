@@ -1,4 +1,4 @@
-"""Node groups beside Tenon: their instances become nodes of the cluster, and Tenon leaves them alone."""
+"""Node groups next to Tenon: their instances become nodes of the cluster, and Tenon leaves them alone."""
 
 from __future__ import annotations
 

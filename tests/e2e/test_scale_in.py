@@ -116,7 +116,7 @@ def test_a_load_that_comes_back_after_minutes_teaches_that_it_does(world: World)
 
 
 @pytest.mark.parametrize("text", ["{garbled", '{"version": 1, "scaleIns": [{"workload": "x"}]}'])
-def test_a_garbled_load_history_is_ignored_named_in_the_log_and_written_anew(world: World, text: str) -> None:
+def test_a_garbled_load_history_is_ignored_named_in_the_log_and_written_again(world: World, text: str) -> None:
     start(world)
     world.store.patch(kinds.LEASES, RECORD, {"metadata": {"annotations": {ANNOTATION: text}}}, namespace=NAMESPACE)
     world.run_for(MINUTE)

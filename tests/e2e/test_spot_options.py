@@ -52,7 +52,7 @@ def condition(world: World) -> dict[str, Any] | None:
     return next((c for c in pool["status"]["conditions"] if c["type"] == "SpotOptionsValid"), None)
 
 
-def test_a_pool_with_many_interruptions_is_dearer_for_launches_and_consolidation(world: World) -> None:
+def test_a_pool_with_many_interruptions_is_more_expensive_for_launches_and_consolidation(world: World) -> None:
     start(world)
     (risky,), (before,) = pools(world), world.claims()
     environ = world.aws.deployed.function("interruption").environ
@@ -67,7 +67,7 @@ def test_a_pool_with_many_interruptions_is_dearer_for_launches_and_consolidation
     (blocked,) = (
         e for e in events(world, "Unconsolidatable") if e["involvedObject"]["name"] == claim["status"]["nodeName"]
     )
-    assert "saving $0.00" in blocked["message"]  # as dear as two nodes of a calm pool, but its pod's restart costs more
+    assert "saving $0.00" in blocked["message"]  # as much as two nodes of a calm pool, and its pod's restart costs more
 
 
 def test_nodeclaims_list_as_many_types_as_the_annotation_says(world: World) -> None:

@@ -34,7 +34,7 @@ def decisions(world: World) -> list[Invocation]:
 
 
 def hold_lease(world: World, seconds: float) -> None:
-    """Another function decides for so long from now on."""
+    """Another function decides for that long from now on."""
     spec = {
         "holderIdentity": "provisioner/test",
         "leaseDurationSeconds": int(seconds),

@@ -63,7 +63,7 @@ _WHEN_UNDONE = {
     # Of a node whose Lease its kubelet made without an owner.
     ("lifecycle", "delete", "coordination.k8s.io", "leases"),
 }
-"""What goes on after failures and deadlines (test_crashes_and_aws_errors.py, test_drains.py)."""
+"""What continues after failures and deadlines (test_crashes_and_aws_errors.py, test_drains.py)."""
 _FIRST = {
     (function, "create", "coordination.k8s.io", "leases")
     for function in ("provisioner", "disruption", "interruption", "nodegroups")

@@ -1,6 +1,6 @@
 """The template in few words: what is in it, and every fact that somebody might change without meaning to.
 
-``python -m tests.infra.snapshot`` writes snapshot.txt anew, shadow.txt, that of shadow mode, and fleet.txt, that of
+``python -m tests.infra.snapshot`` writes snapshot.txt again, shadow.txt, that of shadow mode, and fleet.txt, that of
 what the clusters of a fleet share; their diff is what a reviewer reads. Logical ids are without their hashes,
 references are names, and what says nothing about behaviour is left out.
 """

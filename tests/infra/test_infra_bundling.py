@@ -168,8 +168,8 @@ def run_as_bundled(program: str, folder: Path) -> None:
         package = Path(name).parent
         (folder / package).mkdir(parents=True)
         (installed,) = kubernetes.__path__
-        beside = Path(installed).parent / package
-        (folder / name).write_text(f"__path__.append({str(beside)!r})\n")
+        package_folder = Path(installed).parent / package
+        (folder / name).write_text(f"__path__.append({str(package_folder)!r})\n")
     path = os.pathsep.join([str(folder), str(assembly.CHECKOUT)])
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -22,7 +22,7 @@ from tests.infra.cdk_command import CDK
 
 pytestmark = pytest.mark.usefixtures("fetched")
 REGION = "us-east-1"
-# kubectl's Lambda would have to run for the cluster's side, and moto's server runs none; what it does is tested beside
+# kubectl's Lambda would have to run for the cluster's side, and moto's server runs none; its work is tested separately
 SAID = ["-c", "cluster=demo", "-c", "bundle=source", "-c", "clusterSide=printed"]
 
 

@@ -1,4 +1,4 @@
-"""Tenon in other CDK apps: with options that are checked, beside other resources."""
+"""Tenon in other CDK apps: with options that are checked, next to other resources."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_logical_ids_of_deployed_stacks_stay(template: dict[str, Any]) -> None:
     assert kept.items() <= {id_: r["Type"] for id_, r in template["Resources"].items()}.items()
 
 
-def test_beside_other_resources_every_finding_of_cdk_nag_is_acknowledged(tmp_path: Path) -> None:
+def test_next_to_other_resources_every_finding_of_cdk_nag_is_acknowledged(tmp_path: Path) -> None:
     app = checked_app(tmp_path)
     tenon = Tenon(Stack(app, "platform"), "Tenon", options=StackOptions(cluster="demo", bundle="source"))
     assert not findings(app)

@@ -61,7 +61,7 @@ def control_plane(kubeconfig: Path | None) -> RealControlPlane:
 
 @pytest.fixture
 def world(control_plane: RealControlPlane) -> Iterator[World]:
-    """A real control plane with Tenon beside it and a NodePool of spot and on-demand instances.
+    """A real control plane with Tenon next to it and a NodePool of spot and on-demand instances.
 
     Afterwards, no request may have been denied, no invocation may have failed, and no binding may have broken a rule.
     On a control plane of our own, the embedded API server must have answered every request in the same way.

@@ -1,4 +1,4 @@
-"""Tenon's functions, the relay and kubelets beside a real API server, scheduler and controller-manager.
+"""Tenon's functions, the relay and kubelets next to a real API server, scheduler and controller-manager.
 
 Functions are judged by the cluster's RBAC, kubelets by the Node authorizer and NodeRestriction; a denied request fails
 the world at its end.

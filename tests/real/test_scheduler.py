@@ -168,7 +168,7 @@ def a_failed_try_clears_the_nomination(cluster: Cluster) -> Outcome:
     add_pod(cluster, "yields", cpu="500m")
     cluster.settle()
     before = placement(cluster), nominations(cluster)
-    add_node(cluster, "n3", cpu="8", held=True)  # large enough for both, so both are tried, in vain
+    add_node(cluster, "n3", cpu="8", held=True)  # large enough for both, so both are tried, without success
     cluster.settle()
     return before, placement(cluster), nominations(cluster)
 

@@ -148,7 +148,7 @@ def problems(
 
 
 def document(objects: list[Raw], drawn: list[Raw], types: list[Raw]) -> Raw:
-    """The pods of apps and their claims, beside the other objects."""
+    """The pods of apps and their claims, in addition to the other objects."""
     cluster_objects = list(objects)
     for app in drawn:
         cluster_objects += pods(app)

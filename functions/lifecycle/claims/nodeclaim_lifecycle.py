@@ -230,8 +230,8 @@ def _opened_together(
     """The pairs in groups that are written one after the other: nominations first, then the nodes.
 
     A nomination is lost if kube-scheduler tries the pod before the node is open, which it does with each change of
-    any node's taints. So few pods are nominated before their node is opened: those of one node, or of nodes whose pods
-    have rules about each other.
+    any node's taints. Therefore few pods are nominated before their node is opened: those of one node, or of nodes
+    whose pods have rules about each other.
     """
     group_of = {name: group for group in nominations.linked for name in group}
     groups: dict[frozenset[str], list[tuple[NodeClaim, Node]]] = {}

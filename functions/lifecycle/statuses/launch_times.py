@@ -1,6 +1,6 @@
 """How long launches of each NodePool take, as an annotation: the nodes that show it may be gone when it is needed.
 
-CapacityBuffers with a schedule are bought so long before a window (``shared/scheduling/buffers/demand.py``).
+CapacityBuffers with a schedule are bought that long before a window (``shared/scheduling/buffers/demand.py``).
 """
 
 from __future__ import annotations

@@ -251,4 +251,4 @@ def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventR
     if pause is not None:
         context.recorder.record(pool.ref, "Warning", *pause)
     elif before is not None:
-        context.recorder.record(pool.ref, "Normal", EventReason("Resumed"), "launches and disruption go on")
+        context.recorder.record(pool.ref, "Normal", EventReason("Resumed"), "launches and disruption continue")

@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions of the kinds, made from the structs and kept as files beside this one.
+"""The CustomResourceDefinitions of the kinds, made from the structs and kept as files next to this one.
 
-``python -m shared.api.crds`` writes the files anew; a test holds that they are what the structs say. A cluster that ran
-Karpenter has definitions of its own, and they serve as well: these accept whatever those accept.
+``python -m shared.api.crds`` writes the files again; a test holds that they are what the structs say. A cluster that
+ran Karpenter has definitions of its own, and they serve as well: these accept whatever those accept.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def validate_provisioner(provisioner: Provisioner) -> Iterator[str]:
     yield from fields.within("spec.ttlSecondsUntilExpired", spec.ttl_seconds_until_expired, 0)
     if spec.ttl_seconds_after_empty is not None and spec.consolidation is not None and spec.consolidation.enabled:
         yield (
-            f"spec.ttlSecondsAfterEmpty: {spec.ttl_seconds_after_empty} is not allowed beside "
+            f"spec.ttlSecondsAfterEmpty: {spec.ttl_seconds_after_empty} is not allowed together with "
             f"spec.consolidation.enabled: true; allowed is one of them"
         )
     yield from fields.quantities("spec.limits.resources", spec.limits.resources)

@@ -72,7 +72,7 @@ def validate_node_class(node_class: EC2NodeClass) -> Iterator[str]:
         at = f"spec.securityGroupSelectorTerms[{i}]"
         yield from _term(at, "sg-", group.id, group.tags, {"name": group.name})
         if group.name and group.tags:
-            yield f"{at}.name: {quoted(group.name)} is not allowed beside tags; allowed is one of them"
+            yield f"{at}.name: {quoted(group.name)} is not allowed together with tags; allowed is one of them"
     yield from _images(spec)
     yield from _reservations(spec.capacity_reservation_selector_terms)
     yield from _role(spec)
@@ -94,11 +94,11 @@ def _needed(path: str, count: int) -> Iterator[str]:
 def _term(at: str, prefix: str, id_: str, tags: Mapping[str, str], further_fields: Mapping[str, str]) -> Iterator[str]:
     """What applies to all terms: they select by something, an id excludes other fields, tags have keys and values."""
     selectors = ["tags", "id", *further_fields]
-    beside = [*(["tags"] if tags else []), *(name for name, value in further_fields.items() if value)]
-    if not id_ and not beside:
+    also_set = [*(["tags"] if tags else []), *(name for name, value in further_fields.items() if value)]
+    if not id_ and not also_set:
         yield f"{at}: selects nothing; one of {', '.join(selectors)} is needed"
-    if id_ and beside:
-        yield f"{at}.id: {quoted(id_)} is not allowed beside {', '.join(beside)}; an id stands alone"
+    if id_ and also_set:
+        yield f"{at}.id: {quoted(id_)} is not allowed together with {', '.join(also_set)}; an id stands alone"
     if id_ and not re.fullmatch(rf"{prefix}[0-9a-z]+", id_):
         yield f"{at}.id: {quoted(id_)} is not allowed; allowed is an id such as {prefix}0123456789abcdef0"
     yield from fields.at_most(f"{at}.tags", len(tags), _MAX_TERM_TAGS)
@@ -118,7 +118,8 @@ def _images(spec: EC2NodeClassSpec) -> Iterator[str]:
     for i, term in enumerate(terms):
         yield from _image(f"{path}[{i}]", term, spec.ami_family)
         if term.alias and len(terms) > 1:
-            yield f"{path}[{i}].alias: {quoted(term.alias)} is not allowed beside other terms; an alias stands alone"
+            alias = quoted(term.alias)
+            yield f"{path}[{i}].alias: {alias} is not allowed together with other terms; an alias stands alone"
     if terms and not spec.ami_family and not any(term.alias for term in terms):
         yield f"spec.amiFamily: is missing; without an alias it is needed, one of {fields.listed(AMI_FAMILIES)}"
 
@@ -129,10 +130,10 @@ def _image(at: str, term: AMISelectorTerm, family: str) -> Iterator[str]:
     if term.owner and (term.id or term.alias or term.ssm_parameter):
         yield f"{at}.owner: {quoted(term.owner)} is not allowed here; it goes with tags or name"
     for name in ("alias", "ssmParameter"):
-        beside = [field for field, value in further_fields.items() if value and field != name]
-        if further_fields[name] and (term.tags or beside):
-            named = ", ".join([*(["tags"] if term.tags else []), *beside])
-            yield f"{at}.{name}: {quoted(further_fields[name])} is not allowed beside {named}; it stands alone"
+        also_set = [field for field, value in further_fields.items() if value and field != name]
+        if further_fields[name] and (term.tags or also_set):
+            named = ", ".join([*(["tags"] if term.tags else []), *also_set])
+            yield f"{at}.{name}: {quoted(further_fields[name])} is not allowed together with {named}; it stands alone"
     if term.alias:
         yield from _alias(f"{at}.alias", term.alias, family)
 
@@ -163,7 +164,7 @@ def _reservations(terms: Sequence[CapacityReservationSelectorTerm]) -> Iterator[
         if term.owner_id and not _ACCOUNT.fullmatch(term.owner_id):
             yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed; allowed is an account's 12 digits"
         if term.owner_id and term.id:
-            yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed beside id; an id stands alone"
+            yield f"{at}.ownerID: {quoted(term.owner_id)} is not allowed together with id; an id stands alone"
         if term.instance_match_criteria:
             yield from fields.choice(f"{at}.instanceMatchCriteria", term.instance_match_criteria, MATCH_CRITERIA)
 
@@ -171,7 +172,7 @@ def _reservations(terms: Sequence[CapacityReservationSelectorTerm]) -> Iterator[
 def _role(spec: EC2NodeClassSpec) -> Iterator[str]:
     if spec.role and spec.instance_profile:
         yield (
-            f"spec.role: {quoted(spec.role)} is not allowed beside spec.instanceProfile "
+            f"spec.role: {quoted(spec.role)} is not allowed together with spec.instanceProfile "
             f"{quoted(spec.instance_profile)}; allowed is one of them, or neither for Tenon's own"
         )
     if spec.role.startswith("arn:"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import PlannedNodeClaim
 
 FEW_CALLS = 4
-"""So many calls are not merged: one less than the account's burst, so none of them waits."""
+"""Up to this many calls are not merged: one less than the account's burst, so none of them waits."""
 MAX_COST = 0.005
 """How much merging may raise the decision's price, as a share of it: a call beyond the burst waits half a second."""
 

@@ -4,8 +4,8 @@ Most errors of a CreateFleet call name an offering. Unless no other offering can
 next is tried, as after insufficient capacity. Source of the capacity codes: docs/facts/karpenter.md, section 4.
 
 After insufficient capacity, the NodeClaims without an instance are launched by the next capacity type only when every
-offering of the plan has no capacity: scheduling again would find dearer offerings of the same capacity type. Otherwise
-the NodeClaims fail, and their pods are scheduled again without the unavailable offerings.
+offering of the plan has no capacity: scheduling again would find more expensive offerings of the same capacity type.
+Otherwise the NodeClaims fail, and their pods are scheduled again without the unavailable offerings.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _ReservedAddresses:
             return subnets.best(free, self._reserved)
 
     def reserve(self, plan: FleetPlan, count: int) -> None:
-        """Reserve so many addresses in each subnet of the plan."""
+        """Reserve that many addresses in each subnet of the plan."""
         with self._lock:
             for subnet_id in {override.subnet.id for override in plan.overrides}:
                 self._reserved[subnet_id] += count

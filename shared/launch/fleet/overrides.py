@@ -94,7 +94,9 @@ def plan_fleet(
     if all(r.min_values is None for r in requirements):
         overrides = _without_exotic(overrides)
     by_capacity_type = {c: [p for p in overrides if p.offering.capacity_type == c] for c in LAUNCH_ORDER}
-    by_capacity_type[labels.SPOT] = _not_dearer(by_capacity_type[labels.SPOT], by_capacity_type[labels.ON_DEMAND])
+    by_capacity_type[labels.SPOT] = _within_on_demand_price(
+        by_capacity_type[labels.SPOT], by_capacity_type[labels.ON_DEMAND]
+    )
     reserved = by_capacity_type[labels.RESERVED]
     # One call has one market type. Reservations whose owner doesn't reclaim the instances come first.
     by_capacity_type[labels.RESERVED] = [p for p in reserved if not is_interruptible(p)] or reserved
@@ -109,7 +111,7 @@ def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost:
 
     The expected price of an hour is the price, plus the interruptions in an hour (``rates`` by pool, else the default)
     times ``interruption_cost`` in USD; at least what decisions add for the pool's risk, so that no node is launched
-    that the next decision finds too dear. The ``at_least`` cheapest overrides stay in any case.
+    that the next decision finds too expensive. The ``at_least`` cheapest overrides stay in any case.
 
     EC2 chooses by price and capacity among what it is offered, with a weight that it doesn't publish; so the price is
     bounded by what is offered. Plans of other capacity types stay as they are, because EC2 takes the lowest price
@@ -171,7 +173,7 @@ def _compatible(
     ]
 
 
-def _not_dearer(spot: list[Override], on_demand: list[Override]) -> list[Override]:
+def _within_on_demand_price(spot: list[Override], on_demand: list[Override]) -> list[Override]:
     """The spot overrides that cost no more than the cheapest on-demand override."""
     cheapest = min((p.offering.effective_price for p in on_demand), default=float("inf"))
     return [p for p in spot if p.offering.effective_price <= cheapest]

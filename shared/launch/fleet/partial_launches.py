@@ -27,7 +27,7 @@ class PartialLaunches(Struct):
     table: str
 
     def remember(self, group: str, *, instances: int, now: datetime) -> None:
-        """Store that EC2 launched so many instances for the group, and no more."""
+        """Store that EC2 launched that many instances for the group, and no more."""
         self.dynamodb.put_item(
             TableName=self.table,
             Item={

@@ -31,7 +31,7 @@ REFILL = 2.0
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0
 """Upper bounds, in seconds, of the random backoff: after the first throttling, and after many in a row."""
 _BACKOFF_RESET_SECONDS = 60.0
-"""Throttlings less than so many seconds apart are in a row."""
+"""Throttlings less than this many seconds apart are in a row."""
 
 _REFILL_TIME = timedelta(seconds=1 / REFILL)
 _PARTITION = "budget"

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     """Plans pods on given nodes and on new ones."""
 
 _MOST_PODS_TOGETHER = 20_000
-"""Up to so many pods that need new nodes are planned together with chunks: that is a second plan for them. Beyond, the
-chunks wait for the next decision."""
+"""Up to this many pods that need new nodes are planned together with chunks: that is a second plan for them. Beyond,
+the chunks wait for the next decision."""
 _PODS_FIRST = UnschedulableReason(message="pods that are pending need new nodes first")
 
 

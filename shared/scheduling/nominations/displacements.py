@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 WINDOW = timedelta(minutes=30)
 """For how long a machine counts that a workload's pod has lost."""
 SAME_SIZE_LIMIT = 2
-"""So many machines of a size that the scheduler chose are launched in a row."""
+"""At most this many machines of a size that the scheduler chose are launched in a row."""
 MACHINE_LIMIT = 3
-"""So many machines are launched in a row at all."""
+"""At most this many machines are launched in a row at all."""
 REFUSING_LIMIT = 2
-"""So many machines are launched for a pod that they refuse."""
+"""At most this many machines are launched for a pod that they refuse."""
 _MAX_WORKLOADS = 100
 _MAX_REFUSED = 50
 

@@ -110,7 +110,7 @@ class Bins:
         return self.strict and bool(self.template(option).min_values)
 
     def keeps_min_values(self, option: int, custom: int, lots: Iterable[Lot], counts: Ints) -> bool:
-        """Whether a NodeClaim of this launch option satisfies minValues, if it must, with so many pods of each lot."""
+        """Whether a NodeClaim of this launch option satisfies minValues, if it must, with these counts of pods."""
         if not self.needs_min_values(option):
             return True
         template = self.template(option)

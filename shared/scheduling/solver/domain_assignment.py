@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MAX_DOMAINS = 512
 _PREFERRED_DOMAIN_PRICE = 0.5
-"""The price of the preferred domain counts so much of it."""
+"""The price of the preferred domain counts this share of it."""
 
 
 class DomainChoice(Struct, eq=False):
@@ -138,7 +138,7 @@ class DomainAssignment:
         return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
 
     def _domains(self, group: PendingGroup, unpinned: Feasibility) -> list[list[tuple[str, str]]]:
-        """For each topology key that counts, the domains to choose from; none for one that the pods need in vain."""
+        """For each topology key that counts, the domains to choose from; none for one that the pods can't get."""
         keys, rules = self._domain_counts.keys, group.rules
         required = {keys[t] for t in (*rules.topology_spread, *rules.affinity)}
         excluding = {keys[t] for t in rules.anti_affinity}
@@ -298,7 +298,7 @@ class DomainAssignment:
         return max(0, left // len(open_domains) - 1)
 
     def _distribute(self, group: PendingGroup, choices: Sequence[DomainChoice], counts: Sequence[int]) -> None:
-        """Makes items of the group's pods, largest first: so many for each choice."""
+        """Makes items of the group's pods, largest first: as many for each choice as ``counts`` says."""
         left = list(counts)
         at = 0
         for requests, pods in group.sizes:

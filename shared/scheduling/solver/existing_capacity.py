@@ -100,7 +100,7 @@ class ExistingCapacity:
         return all(sum(d == driver for d, _ in mounted) <= limit for driver, limit in limits.items())
 
     def place(self, item: Item, count: int, host_affinity: tuple[int, ...] = ()) -> int:
-        """Places up to so many pods of an item; how many were placed. They leave the item."""
+        """Places up to that many pods of an item; how many were placed. They leave the item."""
         fits = self.capacity(item.feasibility, item.requests, host_affinity)
         counts = np.clip(count - (np.cumsum(fits) - fits), 0, fits)
         nodes = np.flatnonzero(counts)

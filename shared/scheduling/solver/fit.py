@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 _OPTIONS_COMPARED = 256
-"""So many launch options are compared with one another at once."""
+"""How many launch options are compared with one another at once."""
 _ITEMS_COMPARED = 256
-"""So many items are compared with what a node has left at once."""
+"""How many items are compared with what a node has left at once."""
 
 
 class Item(MutableStruct):
@@ -100,13 +100,13 @@ def _order(item: Item) -> tuple[float, bytes, str]:
 
 
 def as_item(lot: Lot, count: int, *, hosts: bool) -> Item:
-    """So many pods of the lot as one item, for filling; without host rules where no pod has any."""
+    """That many pods of the lot as one item, for filling; without host rules where no pod has any."""
     feasibility = lot.feasibility if hosts or not lot.feasibility.host.match else lot.feasibility.without_host_rules
     return Item(feasibility, lot.requests, _UnnamedPods(count), lot.worth)
 
 
 class _UnnamedPods(list[str]):
-    """So many pods whose names don't matter."""
+    """A number of pods whose names don't matter."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def holds_each(free: Ints, used: Ints) -> Bools:
 
 
 def undominated(free: Ints, price: Floats) -> Ints:
-    """The indices of the rows that no other row dominates (at least as large, no dearer), in order of price."""
+    """The indices of the rows that no other row dominates (at least as large, no more expensive), in order of price."""
     order = np.lexsort((np.arange(len(price)), -free.sum(1), price))
     columns = np.ascontiguousarray(free[order].T)
     columns = columns[(columns != columns[:, :1]).any(1)] if len(order) else columns

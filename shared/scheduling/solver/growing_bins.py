@@ -51,7 +51,7 @@ class GrowingBin(MutableStruct):
     reserved: Ints | None = None
 
     def allows(self, rules: HostRules) -> bool:
-        """Whether host rules allow a pod with these rules beside the bin's pods."""
+        """Whether host rules allow a pod with these rules next to the bin's pods."""
         for term, weight in rules.match.items():
             cap = min(self.caps.get(term, NO_CAP), rules.own.get(term, NO_CAP))
             if self.present.get(term, 0) + weight > cap:

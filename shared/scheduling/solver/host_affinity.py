@@ -161,7 +161,7 @@ class HostAffinity:
         return members
 
     def _keeps_skew(self, groups: Sequence[PendingGroup], match: Mapping[int, int]) -> bool:
-        """Whether the groups' spread allows so many more pods of each term in one domain."""
+        """Whether the groups' spread allows that many more pods of each term in one domain."""
         return all(
             match[term]
             <= max((self._domain_counts.skew_left(term, spread, d) for d in spread.eligible_domains), default=0)

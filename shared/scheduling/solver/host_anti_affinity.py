@@ -1,7 +1,8 @@
 """New nodes for pods that limit how many of their replicas share a host: anti-affinity, spread over hosts, host ports.
 
-So many replicas need so many nodes, however small they are. Pods of different rules share these nodes, as each node
-pays for its DaemonSets and its kubelet once. Each node then becomes the cheapest launch option that holds its pods.
+The number of replicas sets the number of nodes, however small they are. Pods of different rules share these nodes, as
+each node pays for its DaemonSets and its kubelet once. Each node then becomes the cheapest launch option that holds its
+pods.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 _HOSTS_COMPARED = 256
-"""So many hosts are compared with launch options at once."""
+"""How many hosts are compared with launch options at once."""
 _HOSTS_COMPARED_MIN = 16
 _MAX_SHARING_COST = 1.05
 """Pods share a host only if the price per unit of capacity grows by no more than this for any of them."""

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 _FEW_BINS = 12
-"""Up to so many bins, they are also emptied one by one into the others, and repacked all together."""
+"""Up to this many bins, they are also emptied one by one into the others, and repacked all together."""
 _CANDIDATES = 48
-"""So many bins with the most waste are repacked, each with some of the next."""
+"""How many bins with the most waste are repacked, each with some of the next."""
 _PARTNERS = 8
 _TRIPLES = [(j, k) for j in range(4) for k in range(j + 1, 5)]
 _QUADRUPLE_PARTNERS = 3
@@ -245,7 +245,8 @@ def _sets(ranked: Sequence[Bin], count: int) -> Iterator[list[Bin]]:
 def _variants(items: list[Item]) -> Iterator[list[Item]]:
     """The items as they are; then with another node affinity alternative for all items with the same alternatives.
 
-    Which alternative is cheapest shows only beside other pods, after one was chosen by the price of a single pod.
+    Which alternative is cheapest shows only together with other pods, after one was chosen by the price of a single
+    pod.
     """
     yield items
     by_alternatives: dict[tuple[int, ...], dict[int, tuple[Feasibility, ...]]] = {}

@@ -1,7 +1,7 @@
 """The launch options that are worth considering for pods that may share a node.
 
-Of launch options that the same pods may use, only those that no other dominates (at least as large, no dearer) can be
-the best. The choice is kept with the launch options, as all plans of a run need the same again and again.
+Of launch options that the same pods may use, only those that no other dominates (at least as large, no more expensive)
+can be the best. The choice is kept with the launch options, as all plans of a run need the same again and again.
 """
 
 from __future__ import annotations

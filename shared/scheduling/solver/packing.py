@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     Choice = tuple[OptionSet, int, Ints]
 
 _FEW_LOTS = 64
-"""Up to so many lots are filled lot by lot over all launch options; beyond, launch option by launch option."""
+"""Up to this many lots are filled lot by lot over all launch options; beyond, launch option by launch option."""
 _REPEATED_RATE = 0.985
-"""A launch option is opened again without a search while its pods are worth at least so much of what was found."""
+"""A launch option is opened again without a search while its pods are worth at least this share of what was found."""
 _TINY = 1e-9
 
 
@@ -185,7 +185,7 @@ class Packer:
         return counts
 
     def _open(self, option_set: OptionSet, at: int, counts: Ints) -> None:
-        """Opens bins with so many pods of each lot, as many as the pods and the limits allow."""
+        """Opens bins with that many pods of each lot, as many as the pods and the limits allow."""
         taken = [(lot, n) for lot, n in zip(option_set.lots, counts.tolist(), strict=True) if n]
         option = int(option_set.options[at])
         repetitions = min(lot.count // n for lot, n in taken)
@@ -194,7 +194,7 @@ class Packer:
 
 
 def _limits_own_replicas(item: Item) -> bool:
-    """Whether a host may run only so many pods of the item: anti-affinity or spread over hosts, or host ports."""
+    """Whether a host limits how many pods of the item it runs: anti-affinity or spread over hosts, or host ports."""
     host = item.feasibility.host
     return any(term in host.match for term in host.own)
 

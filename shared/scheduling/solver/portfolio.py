@@ -115,16 +115,17 @@ def _finish(plan: Plan) -> None:
 
 
 _FEW_PODS = 300
-"""Up to so many pods, more than one plan is tried, and local search is thorough."""
+"""Up to this many pods, more than one plan is tried, and local search is thorough."""
 _SEARCH_STEPS = 1500
 _SEARCH_STEPS_MANY_PODS = 80
 _FIRST_FIT_PODS = 5000
-"""Up to so many pods, first fit is tried where the counted plan leaves some out."""
+"""Up to this many pods, first fit is tried where the counted plan leaves some out."""
 _MAX_PREFERRED_DOMAINS = 5
 _PRICE_OF_MORE_HOSTS = 1.05
-"""Pods that prefer different hosts get one each, if that costs no more than so much of the price with shared hosts."""
+"""Pods that prefer different hosts get one each, if that costs no more than this share of the price with shared
+hosts."""
 _IMPROVED_AT_LIMITS = 4
-"""Where NodePool limits leave pods out, so many plans are improved: smaller nodes may leave capacity for them."""
+"""Where NodePool limits leave pods out, this many plans are improved: smaller nodes may leave capacity for them."""
 
 
 def best_plan(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _HOSTS = 2
-"""So many hosts meet a preference for different hosts."""
+"""This many hosts meet a preference for different hosts."""
 
 
 class PreferredHosts:

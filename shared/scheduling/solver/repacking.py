@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 MIN_GAIN = 1e-9
 """USD per hour by which nodes must become cheaper."""
 _FIRST_NODES = 6
-"""So many first nodes are tried before a pair."""
+"""How many first nodes are tried before a pair."""
 _STEPS_OF_FILL = 4
-"""Steps that a fill takes beside those of its lots."""
+"""Steps that a fill takes in addition to those of its lots."""
 _TINY = 1e-9
 _SHARES_OF_CPU = (0.2, 0.35, 0.5, 0.65, 0.8)
-"""The mixes of cpu and memory in a price bound, by cpu's share, beside each resource alone."""
+"""The mixes of cpu and memory in a price bound, by cpu's share, in addition to each resource alone."""
 
 
 class PriceBound:
@@ -193,7 +193,7 @@ class _Search:
         self._node_prices = np.array([price for _, price in bounds])
 
     def lower_bound(self, counts: Ints) -> float:
-        """What so many pods of each lot cost at least."""
+        """What that many pods of each lot cost at least."""
         return max(float((counts @ self._shares).max()), float(self._node_prices[counts > 0].max(initial=0)))
 
     def best(self, counts: Ints, below: float, *, three_nodes: bool) -> Repacking | None:
@@ -309,7 +309,7 @@ class _Search:
         return total, second, customs
 
     def _may_share_host(self, counts: Ints) -> bool:
-        """Whether host rules allow so many pods of each lot on one host."""
+        """Whether host rules allow that many pods of each lot on one host."""
         if not self._has_host_rules:
             return True
         present: dict[int, int] = {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Fits:
-    """How many pods of one size and feasibility each bin takes, after so many changes."""
+    """How many pods of one size and feasibility each bin takes, after a number of changes."""
 
     def __init__(self, counts: Ints, allowed: Bools, changes: int) -> None:
         self.counts = counts
@@ -48,7 +48,7 @@ class Residual:
         self._offerings = np.stack([b.offerings for b in bins])
         self._used = np.stack([b.used for b in bins])
         self._free = launch_options.free[self._options] - self._used
-        # a bin may not become dearer: pods must be allowed in its cheapest offering
+        # a bin may not become more expensive: pods must be allowed in its cheapest offering
         self._cheapest_offering = np.where(self._offerings, launch_options.price[self._options], np.inf).argmin(1)
         self._hosts = _host_counts(bins)
         self._allowed: dict[int, Bools] = {}

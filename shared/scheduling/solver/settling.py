@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _TINY = 1e-12
 _BINS_COMPARED = 1024
-"""So many bins are compared with all launch options at once; bounds memory."""
+"""How many bins are compared with all launch options at once; bounds memory."""
 
 
 def settle(bins: Bins) -> None:

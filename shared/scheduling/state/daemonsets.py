@@ -82,7 +82,7 @@ def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     One with unsupported fields is skipped too: without its devices, its pods run on no new node.
     A pod requests what its template says after its namespace's LimitRanges, or what the newest pod of the DaemonSet
     requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
-    DaemonSets is launched in vain.
+    DaemonSets is launched for nothing.
     """
     return _read(snapshot).pods if snapshot.daemon_sets else ()
 

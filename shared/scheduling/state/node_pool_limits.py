@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 1 << 62
 _NEAR_NODES = 100
-"""A limit is near once it leaves fewer than so many of the NodePool's largest nodes; until then it is only counted."""
+"""A limit is near once it leaves fewer than this many of the NodePool's largest nodes; until then it is only
+counted."""
 
 
 class NodePoolLimits:

@@ -96,7 +96,7 @@ class HostCounts:
                 fits[present <= 0] = 0
 
     def add(self, hosts: Ints, counts: Ints, rules: HostRules) -> None:
-        """Counts so many pods with these rules on each of these hosts."""
+        """Counts that many pods with these rules on each of these hosts."""
         for term, weight in rules.match.items():
             present = self.present.get(term)
             if present is None:

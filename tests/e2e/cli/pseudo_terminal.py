@@ -29,7 +29,7 @@ LEAVE_ALTERNATE_SCREEN, SHOW_CURSOR = "\x1b[?1049l", "\x1b[?25h"
 
 
 class PseudoTerminal:
-    """A process on a terminal of so many columns and lines."""
+    """A process on a terminal of that many columns and lines."""
 
     def __init__(
         self, *arguments: str, environ: Mapping[str, str], columns: int = 80, lines: int = 24, cwd: Path = CHECKOUT

@@ -88,7 +88,7 @@ def volume_in(zone: str) -> list[dict[str, Any]]:
     ]
 
 
-def beside(app: str) -> dict[str, Any]:
+def affinity_to(app: str) -> dict[str, Any]:
     term = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": app}}}
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -114,7 +114,7 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
         "taints", ["did not tolerate", "dedicated=yes:NoSchedule"], "with a toleration it would get",
     ),
     "affinity to a missing app": (
-        pod(affinity=beside("cache")), [pool()], TYPES,
+        pod(affinity=affinity_to("cache")), [pool()], TYPES,
         "affinity", ["affinity not satisfied", "no pod matches app=cache"], "without its affinity to pods",
     ),
     "limits": (

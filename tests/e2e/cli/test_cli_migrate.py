@@ -44,7 +44,7 @@ class Cluster:
     kubeconfig: Path
 
     def migrate(self, *arguments: str, caller: str = "") -> CommandResult:
-        """Call the command; while it waits, the cluster goes on. With a caller, faults can crash it."""
+        """Call the command; while it waits, the cluster continues. With a caller, faults can crash it."""
         host = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self._sleep)
         token = CALLER.set(caller)
         try:

@@ -38,7 +38,7 @@ def relay_invocations(world: World) -> list[Invocation]:
 
 
 def spread_pods(world: World, count: int) -> None:
-    """So many new pods, each of which needs a node of its own."""
+    """That many new pods, each of which needs a node of its own."""
     term: dict[str, Any] = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},

@@ -1,4 +1,4 @@
-"""What a recorded day cost, computed anew from the recording and from the list of launches and removals.
+"""What a recorded day cost, computed again from the recording and from the list of launches and removals.
 
 It shares no code with the ledger: it reads JSON, and adds up decimals per node and interval.
 """

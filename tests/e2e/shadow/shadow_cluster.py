@@ -1,4 +1,4 @@
-"""A cluster that another autoscaler runs, with the stack of shadow mode beside it: objects are set, time is turned."""
+"""A cluster that another autoscaler runs, with the stack of shadow mode next to it: objects are set, time is turned."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def with_spot(base: InstanceTypeCatalog, factor: float) -> InstanceTypeCatalog:
 
 
 class RecordedDay:
-    """The recorded day, played into a cluster."""
+    """The recorded day, repeated in a cluster."""
 
     def __init__(self) -> None:
         document = json.loads(lzma.decompress(FILE.read_bytes()))

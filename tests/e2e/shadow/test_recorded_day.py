@@ -1,4 +1,4 @@
-"""Shadow mode beside a recorded day of another autoscaler: its report is right to the cent."""
+"""Shadow mode next to a recorded day of another autoscaler: its report is right to the cent."""
 
 from __future__ import annotations
 

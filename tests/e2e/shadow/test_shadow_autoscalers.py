@@ -1,4 +1,4 @@
-"""Shadow mode beside Cluster Autoscaler and EKS Auto Mode, whose nodes have no NodePool of Tenon's kind."""
+"""Shadow mode next to Cluster Autoscaler and EKS Auto Mode, whose nodes have no NodePool of Tenon's kind."""
 
 from __future__ import annotations
 

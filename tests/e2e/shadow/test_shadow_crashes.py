@@ -96,7 +96,7 @@ def test_of_two_runs_at_once_one_counts() -> None:
         assert cluster.record().days[-1].seconds == 300
 
 
-def test_a_record_that_can_not_be_read_begins_anew() -> None:
+def test_a_record_that_can_not_be_read_begins_again() -> None:
     with ShadowCluster(BEGIN) as cluster:
         put(cluster, node_class(), node_pool(), real_node("a"), pod("1", "a"))
         s3 = boto3.client("s3")

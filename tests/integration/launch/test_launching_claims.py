@@ -262,7 +262,7 @@ def test_no_available_offering_fails_without_a_call(account: Account, types: Typ
     assert account.fleets.calls == 0
 
 
-def test_spot_that_is_dearer_than_on_demand_is_not_requested(account: Account) -> None:
+def test_spot_that_is_more_expensive_than_on_demand_is_not_requested(account: Account) -> None:
     types = (
         account.instance_type("m5.large", spot=0.03, on_demand=0.05),
         account.instance_type("m5.xlarge", spot=0.06, on_demand=0.2),

@@ -281,7 +281,7 @@ _REST = (
          params=_fixed(QueueUrl="https://sqs/123456789012/orders")),
     Call(name="see a named alarm", service="cloudwatch", operation="DescribeAlarms",
          params=_fixed(AlarmNames=["latency"]), roles=frozenset({"buffers"})),
-    Call(name="see another alarm beside it", service="cloudwatch", operation="DescribeAlarms",
+    Call(name="see another alarm next to it", service="cloudwatch", operation="DescribeAlarms",
          params=_fixed(AlarmNames=["latency", "others"])),
     Call(name="see all alarms", service="cloudwatch", operation="DescribeAlarms", params=_fixed()),
     Call(name="say a hint", service="events", operation="PutEvents",

@@ -33,7 +33,7 @@ def deploy(rig: Rig, *, window: int = 0, **properties: object) -> None:
 
 
 def send_again(rig: Rig, times: int) -> None:
-    """Let the function send each message to its own queue again, so many times."""
+    """Let the function send each message to its own queue again, that many times."""
 
     def answer(_event: Json) -> None:
         if len(rig.probe.events) <= times:

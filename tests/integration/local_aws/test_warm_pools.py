@@ -1,4 +1,4 @@
-"""Warm pools: instances beside a group that are taken first when it grows."""
+"""Warm pools: instances next to a group that are taken first when it grows."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_early_messages_cost_one_request_and_write_nothing(rig: Rig) -> None:
 
 
 def blocked_for_long(rig: Rig) -> None:
-    """A drain that a budget has blocked for so long that its requeue time is minutes ahead."""
+    """A drain that a budget has blocked long enough that its requeue time is minutes ahead."""
     rig.a_node("old")
     rig.pod("web", "old")
     rig.budget("web", 1)

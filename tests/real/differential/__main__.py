@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def _report(name: str, wanted: int, seed: int, tally: Tally, findings_of: Callable[[int], Iterable[Finding]]) -> int:
-    """Compare seed after seed until so many inputs are judged. Returns how many differences were printed."""
+    """Compare seed after seed until that many inputs are compared. Returns how many differences were printed."""
     started = reported = time.monotonic()
     differences = 0
     while tally.judged < wanted:

@@ -19,7 +19,7 @@ _KINDS = (
     kinds.NODES, kinds.NAMESPACES, kinds.PERSISTENT_VOLUMES, kinds.PERSISTENT_VOLUME_CLAIMS, kinds.STORAGE_CLASSES,
     kinds.CSI_NODES,
 )  # fmt: skip
-"""What the solver is given beside pods."""
+"""What the solver is given in addition to pods."""
 
 
 def create(cluster: Cluster, problem: PlacementProblem) -> None:

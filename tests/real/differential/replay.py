@@ -1,7 +1,7 @@
-"""Plays a recording of a real API server against the embedded one, and collects where their answers differ.
+"""Repeats a recording of a real API server on the embedded one, and collects where their answers differ.
 
 The embedded server's objects are those of the recording at each moment, versions and uids included. A request is
-played on them, its answer is compared, and its effects are undone: the state that follows is the recorded one. So a
+repeated on them, its answer is compared, and its effects are undone: the state that follows is the recorded one. So a
 difference shows in the request that causes it, and not in later ones. Where several states may have been the request's,
 it differs only if it differs at each.
 """
@@ -37,7 +37,7 @@ _NODES_GROUP = "system:nodes"
 
 @dataclass
 class Result:
-    """What was played: how many requests, how many of which kind were left out, and the unexplained differences."""
+    """What was repeated: how many requests, how many of which kind were left out, and the unexplained differences."""
 
     played: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class Result:
 
 
 def replay(recording: Recording) -> Result:
-    """Play every request of the recording whose kind the embedded server serves."""
+    """Repeat every request of the recording whose kind the embedded server serves."""
     return _Replay(recording).run()
 
 
@@ -72,7 +72,7 @@ class _Replay:
         self._result = Result()
 
     def run(self) -> Result:
-        """Set the store to each recorded state in turn, and play the requests that may have been answered on it."""
+        """Set the store to each recorded state in turn, and repeat the requests that may have been answered on it."""
         placed = [self._timeline.place(exchange) for exchange in self._recording.exchanges if self._is_served(exchange)]
         upcoming = deque(sorted(placed, key=lambda p: p.first))
         waiting: list[Placed] = []
@@ -115,7 +115,7 @@ class _Replay:
         return was_read or _NODES_GROUP in user.groups or self._rbac(user, verb, kind, namespace, name)
 
     def _is_settled(self, placed: Placed, *, is_last: bool) -> bool:
-        """Play the request on the present state. Whether the answers agree, or this was its last state."""
+        """Repeat the request on the present state. Whether the answers agree, or this was its last state."""
         exchange = self._playing = placed.exchange
         self._store.time = exchange.received
         response = self._api.respond(self._request(exchange))

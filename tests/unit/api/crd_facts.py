@@ -1,6 +1,6 @@
 """What the kinds' schemas require: each field's type, and every rule that could reject an object.
 
-``python -m tests.unit.api.crd_facts`` writes crd_facts.txt anew, a line a field. Objects that are stored in clusters
+``python -m tests.unit.api.crd_facts`` writes crd_facts.txt again, a line a field. Objects that are stored in clusters
 were accepted by it, so a change of it that does more than add lines must be announced to users.
 """
 

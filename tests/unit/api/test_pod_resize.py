@@ -21,7 +21,7 @@ def pod(
     pending: str = "",
     kind: str = "container",
 ) -> Pod:
-    """A running pod with one container, or one sidecar, beside a container of 1 core."""
+    """A running pod with one container, or one sidecar, next to a container of 1 core."""
     status: dict[str, Any] = {"name": "app"}
     if allocated is not None:
         status["allocatedResources"] = allocated
@@ -29,11 +29,11 @@ def pod(
         status["resources"] = {"requests": actual}
     conditions = [{"type": "PodResizePending", "status": "True", "reason": pending}] if pending else []
     app = {"name": "app", "resources": {"requests": wanted}}
-    beside = {"name": "beside", "resources": {"requests": {"cpu": "1"}}}
-    spec: dict[str, Any] = {"nodeName": "n1", "containers": [beside, app]}
+    second = {"name": "second", "resources": {"requests": {"cpu": "1"}}}
+    spec: dict[str, Any] = {"nodeName": "n1", "containers": [second, app]}
     statuses = {"containerStatuses": [status]}
     if kind == "sidecar":
-        spec = {"nodeName": "n1", "containers": [beside], "initContainers": [{**app, "restartPolicy": "Always"}]}
+        spec = {"nodeName": "n1", "containers": [second], "initContainers": [{**app, "restartPolicy": "Always"}]}
         statuses = {"initContainerStatuses": [status]}
     document = {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": conditions, **statuses}}
     return msgspec.json.decode(json.dumps(document), type=Pod)

@@ -61,11 +61,11 @@ def test_an_init_container_counts_only_when_it_is_larger_than_all_that_follows()
     assert cpu({"containers": [container("4")], "initContainers": [container("3")]}) == 4000
 
 
-def test_a_sidecar_runs_on_beside_the_containers() -> None:
+def test_a_sidecar_runs_on_next_to_the_containers() -> None:
     assert cpu({"containers": [container("1")], "initContainers": [container("2", "Always")]}) == 3000
 
 
-def test_a_sidecar_counts_beside_init_containers_after_it_but_not_before() -> None:
+def test_a_sidecar_counts_next_to_init_containers_after_it_but_not_before() -> None:
     after = {"containers": [container("1")], "initContainers": [container("1", "Always"), container("4")]}
     before = {"containers": [container("1")], "initContainers": [container("4"), container("1", "Always")]}
     assert cpu(after) == 5000

@@ -196,21 +196,21 @@ def test_a_name_that_is_no_label_value_is_reported() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ({"instanceProfile": "p"}, 'spec.role: "nodes" is not allowed beside spec.instanceProfile "p"'),
+        ({"instanceProfile": "p"}, 'spec.role: "nodes" is not allowed together with spec.instanceProfile "p"'),
         ({"role": "arn:aws:iam::1:role/nodes"}, 'spec.role: "arn:aws:iam::1:role/nodes" is not allowed'),
         ({"subnetSelectorTerms": []}, "spec.subnetSelectorTerms: is empty"),
         ({"subnetSelectorTerms": [{"tags": {"a": "b"}}] * 31}, "spec.subnetSelectorTerms: has 31 entries"),
         ({"subnetSelectorTerms": [{}]}, "spec.subnetSelectorTerms[0]: selects nothing; one of tags, id is needed"),
         (
             {"subnetSelectorTerms": [{"id": "subnet-1", "tags": {"a": "b"}}]},
-            'spec.subnetSelectorTerms[0].id: "subnet-1" is not allowed beside tags',
+            'spec.subnetSelectorTerms[0].id: "subnet-1" is not allowed together with tags',
         ),
         ({"subnetSelectorTerms": [{"id": "sg-1"}]}, 'spec.subnetSelectorTerms[0].id: "sg-1" is not allowed'),
         ({"subnetSelectorTerms": [{"tags": {"a": ""}}]}, 'spec.subnetSelectorTerms[0].tags.a: "a=" is not allowed'),
         ({"securityGroupSelectorTerms": None}, "spec.securityGroupSelectorTerms: is empty"),
         (
             {"securityGroupSelectorTerms": [{"name": "a", "tags": {"a": "b"}}]},
-            'spec.securityGroupSelectorTerms[0].name: "a" is not allowed beside tags',
+            'spec.securityGroupSelectorTerms[0].name: "a" is not allowed together with tags',
         ),
         ({"amiSelectorTerms": []}, "spec.amiSelectorTerms: is empty"),
         ({"amiSelectorTerms": [{"alias": "ubuntu@latest"}]}, 'spec.amiSelectorTerms[0].alias: "ubuntu@latest"'),
@@ -223,7 +223,7 @@ def test_a_name_that_is_no_label_value_is_reported() -> None:
         ({"amiSelectorTerms": [{"id": "ami-1"}]}, "spec.amiFamily: is missing; without an alias it is needed"),
         (
             {"amiSelectorTerms": [{"alias": "al2@latest"}, {"id": "ami-1"}]},
-            'spec.amiSelectorTerms[0].alias: "al2@latest" is not allowed beside other terms',
+            'spec.amiSelectorTerms[0].alias: "al2@latest" is not allowed together with other terms',
         ),
         (
             {"amiFamily": "Custom", "amiSelectorTerms": [{"id": "ami-1", "owner": "self"}]},

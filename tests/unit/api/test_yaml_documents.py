@@ -1,7 +1,7 @@
 """YAML is read as kubectl reads it: ``yaml_answers/answers.jsonl`` has kubectl's own answers.
 
-They are printed by the Go program beside them, which calls kubectl's decoder (k8s.io/apimachinery 0.36). To add a text,
-add a line ``{"text": "..."}`` and run, in ``tests/unit/api/yaml_answers``::
+They are printed by the Go program next to them, which calls kubectl's decoder (k8s.io/apimachinery 0.36). To add a
+text, add a line ``{"text": "..."}`` and run, in ``tests/unit/api/yaml_answers``::
 
     go run . < answers.jsonl > new.jsonl && mv new.jsonl answers.jsonl
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHIPPED = ("cli", "functions", "infra", "local", "relay", "shared")
 EXTRAS = {"infra": ("infra",), "bench": ("infra", "dev"), "docs": ("infra", "dev"), "distribution": ("infra", "dev")}
-"""The extras beside the plain dependencies, by package; what isn't shipped may need those of developers."""
+"""The extras in addition to the plain dependencies, by package; what isn't shipped may need those of developers."""
 
 
 def _project() -> dict[str, list[str]]:
@@ -81,7 +81,7 @@ def test_every_plain_dependency_is_imported_or_read() -> None:
     assert {canonicalize_name(Requirement(text).name) for text in _project()[""]} - imported == data
 
 
-def test_each_dependency_has_its_reason_beside_it() -> None:
+def test_each_dependency_has_its_reason_next_to_it() -> None:
     section = (source.ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ndependencies = [")[2]
     lines = section.partition("\n[project.scripts]")[0].splitlines()
     bare = [

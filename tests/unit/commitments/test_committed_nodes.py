@@ -76,7 +76,7 @@ def capacity_types(claims: tuple[PlannedNodeClaim, ...]) -> set[str]:
 
 
 def dollars(decision: Decision, commitments: Commitments) -> float:
-    """USD per hour beside the commitments, by charging them node by node."""
+    """USD per hour in addition to the commitments, by charging them node by node."""
     left = Balance.of(commitments)
     total = 0.0
     for claim in sorted(decision.new_node_claims, key=lambda c: -c.cheapest.price):
@@ -120,7 +120,7 @@ def test_reserved_instances_are_used_by_their_type_in_their_zone() -> None:
         assert claim.cheapest.effective_price == pytest.approx(0, abs=1e-6)
 
 
-def test_pods_spread_over_zones_stay_so_beside_committed_nodes() -> None:
+def test_pods_spread_over_zones_stay_so_next_to_committed_nodes() -> None:
     spread = TopologySpreadConstraint(
         max_skew=1,
         topology_key=names.ZONE,

@@ -128,7 +128,7 @@ def test_a_scrape_does_not_wait_for_a_source_that_hangs() -> None:
     threads = [threading.Thread(target=poll_until, args=(stop, [p]), daemon=True) for p in (hanging, cluster)]
     exposition = Exposition(lambda: [s for p in (hanging, cluster) for s in p.samples(datetime.now(UTC))])
     pollers = (hanging, cluster)
-    stuck = lambda: [p.name for p in pollers if p.is_stuck()]  # noqa: E731 (beside its use)
+    stuck = lambda: [p.name for p in pollers if p.is_stuck()]  # noqa: E731 (next to its use)
     with serve(exposition, address="127.0.0.1", port=0, stuck=stuck) as url:
         for thread in threads:
             thread.start()

@@ -108,7 +108,7 @@ def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_t
         {"unavailable": {("spot", "m5.large", "a"), ("on-demand", "m5.large", "a"), ("spot", "x9.large", "a")}},
     ],
 )
-def test_only_types_that_changed_are_built_anew(changed: dict[str, Any]) -> None:
+def test_only_types_that_changed_are_built_again(changed: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}}
     with runtime.using(runtime.Runtime(environ={})):
         before = {t.name: t for t in list_instance_types(RAW, node_class(), **arguments)}
@@ -198,7 +198,7 @@ def test_other_bytes_are_rejected(stored: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cheaper", "dearer"),
+    ("cheaper", "costlier"),
     [
         (hardware("m7g.large", "arm64"), hardware("m5.large")),
         (hardware("m7a.large", cpu_manufacturer="amd"), hardware("m5.large")),
@@ -207,5 +207,5 @@ def test_other_bytes_are_rejected(stored: bytes) -> None:
         (hardware("c5.large", memory_mib=4096), hardware("m5.large")),
     ],
 )
-def test_estimated_prices_keep_the_order_of_the_price_list(cheaper: Hardware, dearer: Hardware) -> None:
-    assert estimated_on_demand_price(cheaper) < estimated_on_demand_price(dearer)
+def test_estimated_prices_keep_the_order_of_the_price_list(cheaper: Hardware, costlier: Hardware) -> None:
+    assert estimated_on_demand_price(cheaper) < estimated_on_demand_price(costlier)

@@ -294,8 +294,8 @@ def test_identical_inputs_give_the_identical_instance_types() -> None:
     first = with_overlays(resolved, pools, (overlay("o", price="1"),))
     again = with_overlays(resolved, pools, (overlay("o", price="1"),))
     assert first.instance_types["p"] is again.instance_types["p"]
-    dearer = with_overlays(resolved, pools, (overlay("o", price="2"),))
-    assert {o.price for t in dearer.instance_types["p"] for o in t.offerings} == {2.0}
+    costlier = with_overlays(resolved, pools, (overlay("o", price="2"),))
+    assert {o.price for t in costlier.instance_types["p"] for o in t.offerings} == {2.0}
     labelled = with_overlays(resolved, (pool("p", example_team="x"),), (overlay("o", price="1"),))
     assert labelled.instance_types["p"] is not first.instance_types["p"]
 

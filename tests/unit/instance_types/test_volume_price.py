@@ -97,7 +97,7 @@ def test_without_volumes_decisions_are_the_same(sizes: list[tuple[int, int]]) ->
     assert (before.new_node_claims, before.pod_errors) == (after.new_node_claims, after.pod_errors)
 
 
-def test_interruptions_make_the_instance_dearer_and_not_its_volumes() -> None:
+def test_interruptions_make_the_instance_more_expensive_and_not_its_volumes() -> None:
     offering = Offering(zone="us-east-1a", capacity_type=labels.SPOT, price=0.1)
     spot = (replace(TYPES[0], offerings=(offering,)),)
     rates = {(TYPES[0].name, "us-east-1a"): 0.1}

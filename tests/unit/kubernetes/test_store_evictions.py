@@ -1,4 +1,4 @@
-"""When an eviction goes on, and when a budget blocks it."""
+"""When an eviction is granted, and when a budget blocks it."""
 
 from __future__ import annotations
 

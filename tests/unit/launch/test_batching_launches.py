@@ -23,7 +23,7 @@ TYPES = {f"m5.{cpus}": cpus for cpus in SIZES}
 
 
 def claim(cpu: int, *, zone: str = "a", pool: str = "default", at: int = 0) -> PlannedNodeClaim:
-    """A claim for so many cores: any type that has them, the smallest first; a core costs 1 $/h."""
+    """A claim for that many cores: any type that has them, the smallest first; a core costs 1 $/h."""
     fitting = tuple(name for name, cpus in TYPES.items() if cpus >= cpu)
     return PlannedNodeClaim(
         node_pool=pool,
@@ -87,8 +87,8 @@ def test_claims_with_few_common_types_or_min_values_are_not_merged() -> None:
     many = tuple(f"m5.{n}" for n in range(20))
     apart = (of_types("c5", cpu=8, memory=1), of_types("c5", *many, cpu=4, memory=2))
     bound = (of_types("c5", "c6", cpu=8, memory=1, least=42), of_types("c5", "m5", cpu=4, memory=2, least=42))
-    dearer = (of_types("c5", "c6", cpu=8, memory=1), of_types("c6", cpu=4, memory=2))
-    for planned in (apart, bound, dearer):
+    costlier = (of_types("c5", "c6", cpu=8, memory=1), of_types("c6", cpu=4, memory=2))
+    for planned in (apart, bound, costlier):
         assert merge_launch_groups(planned) == planned
 
 

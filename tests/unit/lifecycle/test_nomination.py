@@ -137,7 +137,7 @@ def test_after_the_window_of_another_pods_node_a_nomination_for_it_is_cleared_or
 
 
 def test_while_kube_scheduler_binds_pods_those_that_it_has_not_tried_stay_nominated() -> None:
-    """A nomination that it tried in vain would be gone."""
+    """A nomination whose try failed would be gone."""
     waiting = pod("web-1", nominatedNodeName="node-c1")
     for bound_before, lasts in ((SECOND, True), (5 * SECOND, False)):
         for ago in (NOMINATION_WINDOW, LONGEST_NOMINATION_WINDOW):

@@ -157,7 +157,7 @@ def test_a_finished_pod_empties_its_node() -> None:
 
 
 def filled(*nodes: WatchedNode, pods_each: int) -> ChangeDetector:
-    """A detector that has seen these nodes with so many pods on each."""
+    """A detector that has seen these nodes with that many pods on each."""
     detector = ChangeDetector()
     seen(detector, resources.NODES, *nodes)
     for n in nodes:

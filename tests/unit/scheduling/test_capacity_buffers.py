@@ -40,7 +40,7 @@ def objects(
     requests: dict[str, str] | None = None,
     **spec: object,
 ) -> BufferObjects:
-    """A buffer with its PodTemplate, or with a Deployment of so many replicas."""
+    """A buffer with its PodTemplate, or with a Deployment of that many replicas."""
     of_pod = template(requests if requests is not None else REQUESTS)
     if workload_replicas is None:
         spec = {"podTemplateRef": {"name": "web"}, **spec}

@@ -79,7 +79,7 @@ def test_a_pod_goes_back_to_the_node_of_its_volume_and_to_no_cheaper_or_emptier_
     assert decision["nodeClaims"] == []
 
 
-def test_a_full_node_of_a_volume_gets_no_second_one_beside_it(decide: Decide, clusters: ModuleType) -> None:
+def test_a_full_node_of_a_volume_gets_no_second_one_next_to_it(decide: Decide, clusters: ModuleType) -> None:
     objects = [storage_class(), volume("disk", "b", claim="data"), claim("data", "disk")]
     document = clusters.document(clusters.pool(), clusters.node("b", 4), objects, database(clusters, cpu="6"))
     decision = decide(document)

@@ -205,7 +205,7 @@ def test_host_ports_conflict_by_protocol_and_address(decide: Decide, clusters: M
         ),
         ({"overhead": {"cpu": "250m"}}, "750m"),
     ],
-    ids=["an init container's peak", "a sidecar beside the rest", "an init container beside a sidecar", "overhead"],
+    ids=["an init container's peak", "a sidecar with the rest", "an init container with a sidecar", "overhead"],
 )
 def test_pod_requests_are_counted_as_the_kubelet_does(
     decide: Decide, clusters: ModuleType, extra: Raw, requested: str

@@ -1,4 +1,4 @@
-"""A NodePool's spot diversity: its NodeClaims list at least so many instance types, after consolidation too."""
+"""A NodePool's spot diversity: its NodeClaims list at least that many instance types, after consolidation too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod that uses a field that isn't supported gets no node and a reason that names the field; others go on."""
+"""A pod that uses a field that isn't supported gets no node and a reason that names the field; others continue."""
 
 from __future__ import annotations
 

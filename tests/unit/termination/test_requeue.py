@@ -66,7 +66,7 @@ def test_the_requeue_time_is_never_after_the_deadline(waited: int, reason: WaitR
 
 
 def reconciles(reason: WaitReason, *, ends_after: float) -> list[int]:
-    """The seconds at which something that ends after so many seconds is reconciled, until it has ended."""
+    """The seconds at which something that ends after that many seconds is reconciled, until it has ended."""
     terminating = with_condition([], INSTANCE_TERMINATING, status=True, reason="InstanceTerminating", now=NOW)
     waiting = replace(claim(), status=NodeClaimStatus(conditions=terminating))
     seconds = [0]

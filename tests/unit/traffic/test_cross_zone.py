@@ -166,7 +166,7 @@ def test_the_share_is_between_none_and_all(
 
 
 @given(by_zone=BY_ZONE)
-def test_evenly_called_endpoints_beside_their_clients_cross_by_the_sum_of_squares(by_zone: dict[str, int]) -> None:
+def test_evenly_called_endpoints_next_to_their_clients_cross_by_the_sum_of_squares(by_zone: dict[str, int]) -> None:
     total = sum(by_zone.values())
     expected = 1 - sum((n / total) ** 2 for n in by_zone.values())
     assert crossing_share("Even", by_zone, by_zone) == pytest.approx(expected)
