@@ -32,7 +32,7 @@ def adopt(fleet: VirtualFleet, observed: Observed, ledger: Ledger, now: datetime
         pods = [p for p in observed.snapshot.pods if p.spec.node_name == name and is_reschedulable(p)]
         for pod in pods:
             since = pod.status.start_time or pod.metadata.creation_timestamp or now
-            fleet.seat([pod.metadata.uid], name, since=since)
+            fleet.bind([pod.metadata.uid], name, since=since)
         ledger.add_event(
             Event(
                 at=now,

@@ -67,9 +67,9 @@ class Decider:
     _decisions: int = 0
 
     def provision(self) -> Decision:
-        """Give pods without a seat one on a node that exists, or launch nodes for them; returns the decision."""
+        """Bind pods without a node to one that exists, or launch nodes for them; returns the decision."""
         self._launch_replicas()
-        pods = {pod.key: pod for pod in self.fleet.without_seat()}
+        pods = {pod.key: pod for pod in self.fleet.unbound_pods()}
         snapshot = self.fleet.snapshot()
         if not pods and not snapshot.capacity_buffers:
             return Decision()
@@ -83,7 +83,7 @@ class Decider:
             )
         )
         for node, keys in decision.existing_nodes.items():
-            self.fleet.seat((pods[key].metadata.uid for key in keys if key in pods), node, since=self.now)
+            self.fleet.bind((pods[key].metadata.uid for key in keys if key in pods), node, since=self.now)
         self._launch(decision.new_node_claims, snapshot, pods)
         return decision
 
@@ -100,7 +100,7 @@ class Decider:
     ) -> None:
         """Launch nodes for pods (by key), each since the first of its new pods was created; ``moved`` ones aren't new.
 
-        They get their seats.
+        They are bound.
         """
         self._decisions += 1
         decision = f"{self.run}/{self._decisions}"
@@ -110,7 +110,7 @@ class Decider:
             at = self.now if moved else self._launch_time(own)
             node = launched(plan, claim, self.resolved_pools, at=at)
             self.fleet.launch(node, at=at)
-            self.fleet.seat((pod.metadata.uid for pod in own), node.status.node_name, since=at)
+            self.fleet.bind((pod.metadata.uid for pod in own), node.status.node_name, since=at)
             self.ledger.day(self.now).for_new_nodes += 0 if moved else len(own)
             self.ledger.add_event(
                 Event(
@@ -187,7 +187,7 @@ class Decider:
         return state
 
     def _execute(self, command: Command) -> None:
-        """Launch the replacements, remove the nodes, and give the pods that move their new seats."""
+        """Launch the replacements, remove the nodes, and bind the pods that move to their new nodes."""
         before = self.fleet.snapshot()
         moving = {key for removal in command.removals for key in removal.pods}
         pods = {pod.key: pod for pod in before.pods if pod.key in moving}

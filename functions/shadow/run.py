@@ -1,6 +1,6 @@
 """One run of shadow mode, from what was observed to the next record. Pure: the same input gives the same record.
 
-The order: nodes that were empty before new pods came are removed; new pods get seats or launch nodes; disruption runs
+The order: nodes that were empty before new pods came are removed; new pods are bound or launch nodes; disruption runs
 as often as it would have since the last run; then the time of both fleets is counted.
 """
 
@@ -60,7 +60,7 @@ def next_record(
         real=observed.snapshot,
         autoscalers=observed.autoscalers,
         nodes={node.name: node for node in record.nodes if node.ends is None},
-        seats=dict(record.seats),
+        bindings=dict(record.bindings),
     )
     if record.at is None:
         adopt(fleet, observed, ledger, now)
@@ -95,7 +95,7 @@ def next_record(
         at=now,
         since=record.since or now,
         nodes=nodes,
-        seats=fleet.stored_seats(),
+        bindings=fleet.stored_bindings(),
         unplaced=unplaced,
         real=real,
         load=load_history.encode(history),
@@ -109,11 +109,11 @@ def next_record(
 
 
 def _decide(decider: Decider, record: Record, interval: timedelta, *, skipped: bool) -> dict[str, Unplaced]:
-    """Decide on the fleet; returns the pods that have no seat now, and counts for how long they had none."""
+    """Decide on the fleet; returns the pods that have no node now, and counts for how long they had none."""
     fleet, now, since = decider.fleet, decider.now, decider.since
-    fleet.unseat_overcommitted()
+    fleet.unbind_overcommitted()
     if record.at is not None and not skipped:
-        new = fleet.without_seat()
+        new = fleet.unbound_pods()
         created = (pod.metadata.creation_timestamp for pod in new if pod.metadata.uid not in record.unplaced)
         decider.remove_empty(by=max(since, min([now, *(at for at in created if at is not None)])))
     decision = decider.provision()
@@ -124,13 +124,13 @@ def _decide(decider: Decider, record: Record, interval: timedelta, *, skipped: b
 
 
 def _count_unplaced(decider: Decider, record: Record, decision: Decision, *, skipped: bool) -> dict[str, Unplaced]:
-    """Count for how long pods had no seat, since the last run or since they were created; returns those without one."""
+    """Count for how long pods had no node, since the last run or since they were created; returns those without one."""
     ledger, now, since = decider.ledger, decider.now, decider.since
     present = set() if skipped else {pod.metadata.uid for pod in decider.fleet.real.pods}
     for uid, before in record.unplaced.items():
         if uid in present:
             ledger.add_unplaced(before.pod, before.reason, since, now)
-    waiting = {pod.metadata.uid: pod for pod in decider.fleet.without_seat()}
+    waiting = {pod.metadata.uid: pod for pod in decider.fleet.unbound_pods()}
     unplaced = {uid: Unplaced(pod.key, _reason(decision, pod.key)) for uid, pod in sorted(waiting.items())}
     for uid in waiting.keys() - record.unplaced.keys():
         created = waiting[uid].metadata.creation_timestamp or now
@@ -156,7 +156,7 @@ def _load(record: Record, snapshot: Snapshot, now: datetime) -> tuple[LoadHistor
 
 def _count_waiting(fleet: VirtualFleet, ledger: Ledger, now: datetime) -> None:
     """Count for how long pods waited for their real nodes, each once."""
-    for pod in fleet.bound_pods():
+    for pod in fleet.bound_in_both():
         if pod.metadata.uid in fleet.waited:
             continue
         fleet.waited.add(pod.metadata.uid)
@@ -198,6 +198,6 @@ def _sample(record: Record, fleet: VirtualFleet, catalog: InstanceTypeCatalog, l
             shadow=round(dollars_per_hour(shadow, catalog), 6),
             real_nodes=len(real),
             shadow_nodes=len(shadow),
-            pods=len(fleet.seats),
+            pods=len(fleet.bindings),
         )
     )

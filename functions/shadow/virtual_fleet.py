@@ -1,4 +1,4 @@
-"""The virtual fleet during one run: Tenon's nodes, the seats of pods on them, and the cluster that decisions see.
+"""The virtual fleet during one run: Tenon's nodes, the bindings of pods to them, and the cluster that decisions see.
 
 The virtual cluster has the real pods under their own names and requests. A pod on a node that another autoscaler scales
 is wherever Tenon put it; pods on nodes that nobody scales stay there. Pure.
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from functions.shadow.virtual_nodes import node_of
 from shared.api.pods import is_pending, is_reschedulable, is_terminal, requests
 from shared.api.quantity import QuantityError, parse_resources
-from shared.shadow.record import Seat, VirtualNode
+from shared.shadow.record import Binding, VirtualNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
 class VirtualFleet:
     """Tenon's fleet, and the real cluster that it is compared with.
 
-    ``autoscalers`` says who scales each real node. ``nodes`` are by name, ``seats`` by uid of the pod. ``waited`` are
-    the pods whose wait for a real node was counted.
+    ``autoscalers`` says who scales each real node. ``nodes`` are by name, ``bindings`` by uid of the pod.
+    ``waited`` are the pods whose wait for a real node was counted.
     """
 
     real: Snapshot
     autoscalers: Mapping[str, str]
     nodes: dict[str, VirtualNode]
-    seats: dict[str, Seat]
+    bindings: dict[str, Binding]
     _unscaled: frozenset[str] = field(init=False)
     _pods: dict[str, Pod] = field(init=False)
     waited: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waited = {uid for uid, seat in self.seats.items() if seat.is_waited}
+        self.waited = {uid for uid, binding in self.bindings.items() if binding.is_waited}
         self._unscaled = frozenset(name for name, autoscaler in self.autoscalers.items() if not autoscaler)
         self._pods = {pod.metadata.uid: pod for pod in self.real.pods}
-        self.seats = {
-            uid: seat
-            for uid, seat in self.seats.items()
-            if uid in self._pods and self._is_mobile(self._pods[uid]) and self._exists(seat.node)
+        self.bindings = {
+            uid: binding
+            for uid, binding in self.bindings.items()
+            if uid in self._pods and self._is_mobile(self._pods[uid]) and self._exists(binding.node)
         }
 
     def _exists(self, node: str) -> bool:
         return node in self._unscaled or (node in self.nodes and self.nodes[node].ends is None)
 
     def _is_mobile(self, pod: Pod) -> bool:
-        """Whether the pod has a seat, or needs one: it isn't bound to a node that nobody scales, and still there."""
+        """Whether the pod is bound here, or needs a node: no node that nobody scales has it, and it is still there."""
         return pod.spec.node_name not in self._unscaled and not is_terminal(pod)
 
     # --- the virtual cluster ---
@@ -79,46 +79,46 @@ class VirtualFleet:
                 if not is_terminal(pod):
                     yield pod
                 continue
-            seat = self.seats.get(pod.metadata.uid)
-            if seat is not None:
-                yield _moved(pod, seat.node, since=seat.since)
+            binding = self.bindings.get(pod.metadata.uid)
+            if binding is not None:
+                yield _moved(pod, binding.node, since=binding.since)
             elif is_reschedulable(pod):
                 yield _moved(pod, "", since=None)
 
-    def without_seat(self) -> tuple[Pod, ...]:
+    def unbound_pods(self) -> tuple[Pod, ...]:
         """The pods that need a node, as the virtual cluster has them."""
         return tuple(pod for pod in self._virtual_pods() if is_pending(pod))
 
     # --- changes ---
 
-    def seat(self, pods: Iterable[str], node: str, *, since: datetime) -> None:
-        """Give pods (uid) a seat on a node, also if they had another."""
-        self.seats.update({uid: Seat(node, since) for uid in pods})
+    def bind(self, pods: Iterable[str], node: str, *, since: datetime) -> None:
+        """Bind pods (uid) to a node, also if they were bound to another."""
+        self.bindings.update({uid: Binding(node, since) for uid in pods})
 
-    def stored_seats(self) -> dict[str, Seat]:
-        """The seats as the record keeps them."""
-        return {uid: replace(seat, is_waited=uid in self.waited) for uid, seat in sorted(self.seats.items())}
+    def stored_bindings(self) -> dict[str, Binding]:
+        """The bindings as the record keeps them."""
+        return {uid: replace(binding, is_waited=uid in self.waited) for uid, binding in sorted(self.bindings.items())}
 
-    def bound_pods(self) -> Iterator[Pod]:
-        """The pods with a seat that are bound to a real node, as they are."""
-        return (self._pods[uid] for uid in self.seats if self._pods[uid].spec.node_name)
+    def bound_in_both(self) -> Iterator[Pod]:
+        """The pods that are bound to a virtual node and to a real one, as they are."""
+        return (self._pods[uid] for uid in self.bindings if self._pods[uid].spec.node_name)
 
     def launch(self, claim: NodeClaim, *, at: datetime) -> None:
         """Add a node that runs from ``at`` on."""
         self.nodes[claim.status.node_name] = VirtualNode(claim=claim, counted=at)
 
     def remove(self, node: str, *, at: datetime) -> None:
-        """Remove a node, whose instance ends then; its pods lose their seats."""
+        """Remove a node, whose instance ends then; its pods are unbound."""
         self.nodes[node] = replace(self.nodes[node], ends=at)
-        self.seats = {uid: seat for uid, seat in self.seats.items() if seat.node != node}
+        self.bindings = {uid: binding for uid, binding in self.bindings.items() if binding.node != node}
 
     def update(self, claim: NodeClaim) -> None:
         """Replace a node's NodeClaim, whose conditions changed."""
         name = claim.status.node_name
         self.nodes[name] = replace(self.nodes[name], claim=claim)
 
-    def unseat_overcommitted(self) -> None:
-        """Take the latest seats of nodes whose pods have more requests than they allow.
+    def unbind_overcommitted(self) -> None:
+        """Unbind the latest pods of nodes whose pods request more than they have.
 
         Real pods were bound to a node that nobody scales, or pods were resized: kube-scheduler and kubelets would have
         kept the room.
@@ -129,30 +129,30 @@ class VirtualFleet:
             if pod.spec.node_name:
                 by_node[pod.spec.node_name].append(pod)
         for name, pods in by_node.items():
-            if name in nodes and any(pod.metadata.uid in self.seats for pod in pods):
-                self._unseat(nodes[name], pods)
+            if name in nodes and any(pod.metadata.uid in self.bindings for pod in pods):
+                self._unbind_excess(nodes[name], pods)
 
-    def _unseat(self, node: Node, pods: list[Pod]) -> None:
+    def _unbind_excess(self, node: Node, pods: list[Pod]) -> None:
         try:
             available = parse_resources(node.status.allocatable)
         except QuantityError:
             return
-        # Pods that can't lose their seat come first, then the earliest seats.
-        for pod in sorted(pods, key=lambda p: (p.metadata.uid in self.seats, self._since(p), p.key)):
+        # Pods that can't be unbound come first, then those that were bound first.
+        for pod in sorted(pods, key=lambda p: (p.metadata.uid in self.bindings, self._since(p), p.key)):
             try:
                 requested = requests(pod)
             except QuantityError:
                 continue
             fits = all(available.get(resource, 0) >= amount for resource, amount in requested.items() if amount)
-            if not fits and pod.metadata.uid in self.seats:
-                del self.seats[pod.metadata.uid]
+            if not fits and pod.metadata.uid in self.bindings:
+                del self.bindings[pod.metadata.uid]
                 continue
             for resource, amount in requested.items():
                 available[resource] = available.get(resource, 0) - amount
 
     def _since(self, pod: Pod) -> float:
-        seat = self.seats.get(pod.metadata.uid)
-        return seat.since.timestamp() if seat is not None else 0.0
+        binding = self.bindings.get(pod.metadata.uid)
+        return binding.since.timestamp() if binding is not None else 0.0
 
 
 def _moved(pod: Pod, node: str, *, since: datetime | None) -> Pod:

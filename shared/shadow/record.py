@@ -39,8 +39,8 @@ class VirtualNode(msgspec.Struct, frozen=True, kw_only=True):
         return self.claim.status.node_name
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True):
-    """Where a pod is in the virtual cluster, since when, and whether its wait for a real node was counted."""
+class Binding(msgspec.Struct, frozen=True, array_like=True):
+    """The node of a pod in the virtual cluster, since when, and whether its wait for a real node was counted."""
 
     node: str
     since: datetime
@@ -48,7 +48,7 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Unplaced(msgspec.Struct, frozen=True, array_like=True):
-    """A pod (namespace/name) without a seat, and why."""
+    """A pod (namespace/name) without a node, and why."""
 
     pod: str
     reason: str
@@ -69,9 +69,9 @@ class Record(msgspec.Struct, kw_only=True):
     """What one run leaves for the next.
 
     ``slot`` is the last scheduled time that was counted (seconds since the epoch, a multiple of the interval), ``at``
-    the time of that run, and ``since`` that of the first. ``seats`` and ``unplaced`` are by uid of the pod, ``real`` by
-    provider id. ``derived`` are NodePools that were made of the nodes, ``load`` is the load history, as text. ``days``
-    are those that aren't archived, ``notes`` what the report has to say about the fleet.
+    the time of that run, and ``since`` that of the first. ``bindings`` and ``unplaced`` are by uid of the pod, ``real``
+    by provider id. ``derived`` are NodePools that were made of the nodes, ``load`` is the load history, as text.
+    ``days`` are those that aren't archived, ``notes`` what the report has to say about the fleet.
     """
 
     version: int = VERSION
@@ -79,7 +79,7 @@ class Record(msgspec.Struct, kw_only=True):
     at: datetime | None = None
     since: datetime | None = None
     nodes: list[VirtualNode] = []
-    seats: dict[str, Seat] = {}
+    bindings: dict[str, Binding] = msgspec.field(default_factory=dict, name="seats")  # the stored name
     unplaced: dict[str, Unplaced] = {}
     real: dict[str, RealNode] = {}
     derived: list[NodePool] = []

@@ -45,16 +45,16 @@ def played(runs: Sequence[datetime]) -> tuple[dict[str, Day], list[InstanceTypeC
 
 
 def check_virtual_fleet(cluster: ShadowCluster) -> None:
-    """Every workload pod that waits or is on a node of the other autoscaler has a seat, and all seats have room."""
+    """Every workload pod that waits or is on a node of the other autoscaler is bound, and all nodes have room."""
     record = cluster.record()
     pods = {pod["metadata"]["uid"]: pod for pod in cluster.store.list(cluster.store.kind("v1", "Pod"))}
-    assert record.seats.keys() <= pods.keys()
+    assert record.bindings.keys() <= pods.keys()
     free = {n.name: parse_resources(n.claim.status.allocatable) for n in record.nodes if n.ends is None}
-    for uid, seat in record.seats.items():
-        if seat.node in free:
+    for uid, binding in record.bindings.items():
+        if binding.node in free:
             requested = requests(msgspec.convert(pods[uid], Pod))
-            assert fits(requested, free[seat.node]), (seat.node, pods[uid]["metadata"]["name"])
-            free[seat.node] = subtract(free[seat.node], requested)
+            assert fits(requested, free[binding.node]), (binding.node, pods[uid]["metadata"]["name"])
+            free[binding.node] = subtract(free[binding.node], requested)
     scaled = {
         node["metadata"]["name"]
         for node in cluster.store.list(cluster.store.kind("v1", "Node"))
@@ -64,7 +64,7 @@ def check_virtual_fleet(cluster: ShadowCluster) -> None:
         owner: Any = next(iter(pod["metadata"].get("ownerReferences", [])), {})
         is_mobile = pod["spec"].get("nodeName", "") in {*scaled, ""} and "deletionTimestamp" not in pod["metadata"]
         if is_mobile and owner.get("kind") == "ReplicaSet" and pod["status"]["phase"] in {"Pending", "Running"}:
-            assert uid in record.seats or uid in record.unplaced, pod["metadata"]["name"]
+            assert uid in record.bindings or uid in record.unplaced, pod["metadata"]["name"]
 
 
 def compare(runs: Sequence[datetime]) -> dict[str, Day]:

@@ -39,7 +39,7 @@ def test_the_virtual_fleet_begins_with_what_would_be_taken_over(cluster: ShadowC
     assert cluster.run(START).ok
     record = cluster.record()
     assert sorted(node.name for node in record.nodes) == ["a", "b"]
-    assert {uid: seat.node for uid, seat in record.seats.items()} == {"uid-1": "a", "uid-2": "a", "uid-3": "b"}
+    assert {uid: binding.node for uid, binding in record.bindings.items()} == {"uid-1": "a", "uid-2": "a", "uid-3": "b"}
     (day,) = cluster.days().values()
     assert (day.adopted, day.launched, day.seconds, day.usage) == (2, 0, 0, [])
 
@@ -119,14 +119,14 @@ def test_nodes_that_nobody_scales_keep_their_pods_and_take_others(cluster: Shado
     cluster.run(START)
     cluster.run(START + FIVE)
     record = cluster.record()
-    assert record.seats["uid-1"].node == "system"
-    assert "uid-dns" not in record.seats
+    assert record.bindings["uid-1"].node == "system"
+    assert "uid-dns" not in record.bindings
     assert [node.ends is None for node in record.nodes if node.name == "a"] == [False]
     # Pods that are really bound there take the room back.
     put(cluster, *(pod(f"more-{i}", "system", created=START + 6 * MINUTE) for i in range(2)))
     put(cluster, pod("large", "system", cpu="900m", created=START + 6 * MINUTE))
     cluster.run(START + 2 * FIVE)
-    assert cluster.record().seats["uid-1"].node != "system"
+    assert cluster.record().bindings["uid-1"].node != "system"
     assert dollars(cluster, "unscaled") == price(cluster, "m5.xlarge") / 6
 
 
