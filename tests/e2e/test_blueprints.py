@@ -55,7 +55,7 @@ def write(folder: Path, **files: str) -> None:
         (folder / f"{name}.yaml").write_text(text)
 
 
-def test_each_directory_is_played_and_what_does_not_run_is_named(
+def test_each_directory_is_applied_and_what_does_not_run_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(

@@ -22,4 +22,4 @@ def test_random_requests_are_answered_alike(kubeconfig: Path | None) -> None:
     result = replay(recorded(SEEDS, REQUESTS_EACH))
 
     assert result.texts() == []
-    assert result.played >= len(SEEDS) * REQUESTS_EACH
+    assert result.repeated >= len(SEEDS) * REQUESTS_EACH

@@ -158,7 +158,7 @@ class RecordedDay:
         for obj in self.initial:
             cluster.put(obj)
 
-    def play(self, cluster: ShadowCluster, until: datetime) -> None:
+    def apply(self, cluster: ShadowCluster, until: datetime) -> None:
         """Set the objects to their states at that time."""
         while self._next < len(self._states) and self._states[self._next][0] <= until:
             _, key, obj = self._states[self._next]

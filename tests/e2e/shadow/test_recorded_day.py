@@ -24,7 +24,7 @@ NEW_PRICES = {6: 1.25, 150: 0.8}
 """Spot prices change before these runs, by this factor."""
 
 
-def played(runs: Sequence[datetime]) -> tuple[dict[str, Day], list[InstanceTypeCatalog]]:
+def simulated(runs: Sequence[datetime]) -> tuple[dict[str, Day], list[InstanceTypeCatalog]]:
     """The days of shadow mode after these runs, and the catalog of each run."""
     recording = RecordedDay()
     catalogs: list[InstanceTypeCatalog] = []
@@ -33,7 +33,7 @@ def played(runs: Sequence[datetime]) -> tuple[dict[str, Day], list[InstanceTypeC
         for i, at in enumerate(runs):
             if i in NEW_PRICES:
                 cluster.set_prices(NEW_PRICES[i])
-            recording.play(cluster, at)
+            recording.apply(cluster, at)
             before = cluster.versions()
             assert cluster.run(at).ok
             assert cluster.versions() == before
@@ -69,7 +69,7 @@ def check_virtual_fleet(cluster: ShadowCluster) -> None:
 
 def compare(runs: Sequence[datetime]) -> dict[str, Day]:
     """Check every figure in dollars against the replay; returns the days."""
-    days, catalogs = played(runs)
+    days, catalogs = simulated(runs)
     recording = RecordedDay()
     observed = list(recording.objects_at(runs))
     real = real_dollars(observed, catalogs, scaled=True)

@@ -26,7 +26,7 @@ RUNS = 6
 LINES = (1, 10, 40, 100, 200, 400, 700, 1000, 1400, 2000)
 
 
-def played(before_each_run: Callable[[ShadowCluster, datetime], None]) -> tuple[Record, dict[str, Day]]:
+def simulated(before_each_run: Callable[[ShadowCluster, datetime], None]) -> tuple[Record, dict[str, Day]]:
     """What is stored after six runs of a changing cluster; ``before_each_run`` may try the same event before."""
     with ShadowCluster(BEGIN) as cluster:
         created = BEGIN - 60 * MINUTE
@@ -45,7 +45,7 @@ def played(before_each_run: Callable[[ShadowCluster, datetime], None]) -> tuple[
 
 @pytest.fixture(scope="module")
 def undisturbed() -> tuple[Record, dict[str, Day]]:
-    return played(lambda _cluster, _at: None)
+    return simulated(lambda _cluster, _at: None)
 
 
 def test_the_undisturbed_runs_launch_and_archive(undisturbed: tuple[Record, dict[str, Day]]) -> None:
@@ -64,7 +64,7 @@ def test_a_crash_at_any_line_changes_nothing(undisturbed: tuple[Record, dict[str
             cluster.faults.crash_after_lines("shadow", lines)
             crashed.append(not cluster.run(at).ok)
 
-    assert played(crash) == undisturbed
+    assert simulated(crash) == undisturbed
     assert sum(crashed) > RUNS * len(LINES) / 2
 
 
@@ -78,7 +78,7 @@ def test_a_crash_before_or_after_each_write_changes_nothing(undisturbed: tuple[R
         tried.update(crashes.tried)
         cluster.faults.clear()
 
-    assert played(crash) == undisturbed
+    assert simulated(crash) == undisturbed
     assert {when for _, when in tried} == {"before", "after"}
 
 

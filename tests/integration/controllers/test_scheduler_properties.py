@@ -28,7 +28,7 @@ events = st.lists(
 )
 
 
-def play(rig: Rig, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: ANN401 (fields of a pod)
+def run_steps(rig: Rig, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: ANN401 (fields of a pod)
     """Create and delete pods and nodes, and step the scheduler after each action."""
     for i, (action, number) in enumerate(steps):
         if action == "pod":
@@ -45,7 +45,7 @@ def play(rig: Rig, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: 
 @given(steps=events)
 def test_no_node_ever_holds_more_than_it_can(steps: list[tuple[str, int]]) -> None:
     rig = Rig()
-    play(rig, steps)
+    run_steps(rig, steps)
     used: Counter[str] = Counter()
     pods: Counter[str] = Counter()
     for pod in rig.pods():
@@ -62,7 +62,7 @@ def test_no_node_ever_holds_more_than_it_can(steps: list[tuple[str, int]]) -> No
 @given(steps=events)
 def test_no_pod_is_pending_while_a_node_is_feasible(steps: list[tuple[str, int]]) -> None:
     rig = Rig()
-    play(rig, steps)
+    run_steps(rig, steps)
     free: Counter[str] = Counter()
     places: Counter[str] = Counter()
     for node in rig.store.list(kinds.NODES):
@@ -92,7 +92,7 @@ def test_pods_created_one_by_one_never_exceed_max_skew(steps: list[tuple[str, in
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
-    play(rig, steps, topologySpreadConstraints=[constraint])
+    run_steps(rig, steps, topologySpreadConstraints=[constraint])
     zone_of = {n["metadata"]["name"]: n["metadata"]["labels"][ZONE] for n in rig.store.list(kinds.NODES)}
     counts = Counter(zone_of[p["spec"]["nodeName"]] for p in rig.pods() if p["spec"].get("nodeName"))
     assert max(counts[z] for z in "abc") - min(counts[z] for z in "abc") <= skew
@@ -104,7 +104,7 @@ def test_pods_with_anti_affinity_never_share_a_domain(steps: list[tuple[str, int
     rig = Rig()
     term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    play(rig, steps, affinity=affinity)
+    run_steps(rig, steps, affinity=affinity)
     nodes = [p["spec"]["nodeName"] for p in rig.pods() if p["spec"].get("nodeName")]
     assert len(nodes) == len(set(nodes))
 

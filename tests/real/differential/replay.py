@@ -39,7 +39,7 @@ _NODES_GROUP = "system:nodes"
 class Result:
     """What was repeated: how many requests, how many of which kind were left out, and the unexplained differences."""
 
-    played: int = 0
+    repeated: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
     watches: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ class _Replay:
         nearest = self._nearest[exchange.id] = differences
         if differences and not is_last:
             return False
-        self._result.played += 1
+        self._result.repeated += 1
         self._result.differences += nearest
         self._keep_token(exchange, body)
         return True
