@@ -1,7 +1,7 @@
-"""Plays manifests of others in a local cluster: do all pods run, is anything bought in vain?
+"""Applies manifests of others in a local cluster: do all pods run, is anything bought for nothing?
 
 Such manifests are aws-samples' karpenter-blueprints. ``python -m bench.blueprints FOLDER`` plays each directory below
-the folder that has manifests by itself, beside a NodePool and an EC2NodeClass called default, which blueprints expect.
+the folder that has manifests by itself, next to a NodePool and an EC2NodeClass called default, which blueprints expect.
 Files and directories of EKS Auto Mode are left out. Placeholders (``<<CLUSTER_NAME>>``) and pinned AMI releases are
 filled in. A directory fails if a pod is pending after fifteen minutes, or if a node was bought that ran no pod.
 """
@@ -207,7 +207,7 @@ def _price(world: World) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 if all pods of all directories run and no node was bought in vain."""
+    """The exit code: 0 if all pods of all directories run and no node was bought for nothing."""
     if len(arguments) < 1:
         print("usage: python -m bench.blueprints FOLDER [NAME…]", file=sys.stderr)
         return 2
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{mark} {name}: {result.pods} pods on {result.nodes} nodes, ${result.price:.3f}/h", flush=True)
         for label, entries in (
             ("pending", result.pending),
-            ("bought in vain", result.unused),
+            ("bought for nothing", result.unused),
             ("problem:", result.problems),
             ("mended:", result.mended),
         ):

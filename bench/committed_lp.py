@@ -34,7 +34,7 @@ _UNITS = np.array([1000, 2**30, 1, 1], np.float64)
 class Column:
     """Instances of a type, and what pays them.
 
-    ``price`` is USD per hour of one at the market. Without it, one ``uses`` so much of the ``commitment`` (its id).
+    ``price`` is USD per hour of one at the market. Without it, one ``uses`` that much of the ``commitment`` (its id).
     """
 
     pool: str
@@ -55,7 +55,7 @@ class CapacityProgram:
         self._solver = _solver(self._capacity(catalog), self.columns, _amounts(commitments))
 
     def least_rate(self, need: NDArray[np.float64]) -> float:
-        """USD per hour of the cheapest instances with this capacity, beside the fees of the commitments.
+        """USD per hour of the cheapest instances with this capacity, without the fees of the commitments.
 
         ``need`` has a row of :data:`~bench.month_catalog.RESOURCES` for each pool. Infinite if no type has a resource.
         """

@@ -150,12 +150,12 @@ def capacity(catalog: Catalog, running: RunningNodes) -> NDArray[np.float64]:
 
 
 def capacity_bound(spans: Sequence[NodeSpan], program: CapacityProgram, catalog: Catalog) -> float:
-    """USD of the cheapest instances with the capacity of these nodes at each moment, beside the fees."""
+    """USD of the cheapest instances with the capacity of these nodes at each moment, without the fees."""
     return played_fleet.dollars(spans, lambda running: program.least_rate(capacity(catalog, running)))
 
 
 def requests_bound(trace: Trace, program: CapacityProgram, *, seconds: int) -> float:
-    """USD of the cheapest instances for the pods' requests in each minute, beside the fees."""
+    """USD of the cheapest instances for the pods' requests in each minute, without the fees."""
     by_step = month_bound.needs(trace, seconds=seconds, step=_STEP).transpose(1, 0, 2)
     return sum(program.least_rate(np.ascontiguousarray(need)) for need in by_step) * _STEP / HOUR
 
@@ -257,8 +257,10 @@ def _rows(outcome: Outcome) -> list[dict[str, str]]:
 
 
 def _ratio(outcome: Outcome, optimum: float) -> str:
-    beside = (outcome.dollars - outcome.fees) / (optimum - outcome.fees)
-    return f"{outcome.dollars / optimum:.1%} (${outcome.dollars:.0f} to ${optimum:.0f}); without fees {beside:.1%}"
+    without_fees = (outcome.dollars - outcome.fees) / (optimum - outcome.fees)
+    return (
+        f"{outcome.dollars / optimum:.1%} (${outcome.dollars:.0f} to ${optimum:.0f}); without fees {without_fees:.1%}"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

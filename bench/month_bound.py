@@ -33,7 +33,7 @@ def lower_bound(trace: Trace, catalog: Catalog, *, seconds: int) -> list[float]:
 
 
 def needs(trace: Trace, *, seconds: int, step: int = STEP) -> NDArray[np.float64]:
-    """The summed requests of the pods that surely have a node, by pool, step (of so many seconds) and resource."""
+    """The summed requests of the pods that surely have a node, by pool, step (of that many seconds) and resource."""
     steps = seconds // step
     change = np.zeros((len(POOLS), steps + 1, len(RESOURCES)))
     for pod in trace.pods:

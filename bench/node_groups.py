@@ -34,7 +34,7 @@ GIB = 1024**3
 
 
 def cluster(cpu: int) -> tuple[Snapshot, tuple[GroupPool, ...]]:
-    """A thousand nodes in twenty groups with thirty thousand pods of so many milli-cores, and pending ones."""
+    """A thousand nodes in twenty groups with thirty thousand pods of that many milli-cores, and pending ones."""
     groups: list[NodeGroup] = []
     nodes: list[Node] = []
     pods: list[Pod] = []

@@ -40,7 +40,7 @@ _TIMING = Timing()
 
 
 class Rule(Protocol):
-    """Who decides. ``is_concurrent``: consolidation goes on while commands are in progress.
+    """Who decides. ``is_concurrent``: consolidation continues while commands are in progress.
 
     ``interval`` is that between consolidations where none is in progress, in seconds.
     """

@@ -46,7 +46,7 @@ _BEFORE = timedelta(minutes=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """All Deployments are scaled to ``replicas``, and back after so many minutes (0: never)."""
+    """All Deployments are scaled to ``replicas``, and back after that many minutes (0: never)."""
 
     replicas: int
     back_after: int = 0

@@ -85,7 +85,7 @@ def test_without_commitments_the_cheapest_offering_is_bought() -> None:
     assert CapacityProgram(catalog(), NOTHING).least_rate(need(vcpus=4, gib=12)) == pytest.approx(0.18)
 
 
-def test_an_instance_that_a_commitment_covers_costs_nothing_more_even_beside_cheap_spot_capacity() -> None:
+def test_an_instance_that_a_commitment_covers_costs_nothing_more_even_next_to_cheap_spot_capacity() -> None:
     program = CapacityProgram(catalog(spot={"m5.large": 0.03}), reserved("m5.large", 1))
     assert program.least_rate(need(vcpus=2, gib=8)) == pytest.approx(0)
     assert program.least_rate(TWO_LARGE) == pytest.approx(0.03)
