@@ -77,10 +77,10 @@ class DisruptionController:
     """One reconcile. ``run`` is the request's id, which command ids start with."""
 
     def __init__(
-        self, settings: DisruptionSettings, *, run: str, until: datetime, logger: Logger, hops: int = 0
+        self, settings: DisruptionSettings, *, run: str, until: datetime, logger: Logger, requeues: int = 0
     ) -> None:
-        """``until``: consolidation stops searching then at the latest; ``hops``: the messages of this chain so far."""
-        self._hops = hops
+        """``until``: consolidation stops searching by then; ``requeues``: the messages of this chain so far."""
+        self._requeues = requeues
         self._settings = settings
         self._run = run
         self._until = until
@@ -292,9 +292,11 @@ class DisruptionController:
         if waiting:
             times.append(runtime.current().now() + _QUEUE_INTERVAL)
         if times:
-            requeue.requeue_at(self._settings, min(times), key=requeue.FAST_METHODS, hops=self._hops)
+            requeue.requeue_at(self._settings, min(times), key=requeue.FAST_METHODS, requeues=self._requeues)
         if consolidated is not None and consolidated.requeue_at is not None:
-            requeue.requeue_at(self._settings, consolidated.requeue_at, key=requeue.CONSOLIDATION, hops=self._hops)
+            requeue.requeue_at(
+                self._settings, consolidated.requeue_at, key=requeue.CONSOLIDATION, requeues=self._requeues
+            )
 
 
 def _is_consolidating(snapshot: Snapshot) -> bool:

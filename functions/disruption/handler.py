@@ -54,19 +54,19 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
         logger=logger,
     )
     consolidate = any(_is_about_consolidation(m.hint) for m in messages)
-    hops = max((m.hint.hops for m in messages), default=0)
-    if messages and not _reconcile(settings, context, consolidate=consolidate, hops=hops):
+    requeues = max((m.hint.requeues for m in messages), default=0)
+    if messages and not _reconcile(settings, context, consolidate=consolidate, requeues=requeues):
         return queues.retry_response(aws.sqs(), event, [m.id for m in messages if not _is_replaced(m.hint)])
     return queues.partial_batch_response(())
 
 
 def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> None:
     """Reconcile now, and if that has to be retried, by a message after the provisioner's sweep."""
-    if _reconcile(settings, context, consolidate=True, hops=0):
+    if _reconcile(settings, context, consolidate=True, requeues=0):
         return
     now = runtime.current().now()
     try:
-        requeue_at(settings, max((hint.time or now) + SWEEP_OFFSET, now + _RETRY), key=SWEEP, hops=0)
+        requeue_at(settings, max((hint.time or now) + SWEEP_OFFSET, now + _RETRY), key=SWEEP, requeues=0)
     except (BotoCoreError, ClientError) as error:
         logger.warning("The sweep is left to the next one: it can't be requeued", extra={"why": str(error)})
 
@@ -84,10 +84,12 @@ def _is_about_consolidation(hint: Hint) -> bool:
     return hint.detail_type in {hints.NODES_UNDERUTILIZED, hints.NODES_DELETED}
 
 
-def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, hops: int) -> bool:
+def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> bool:
     """Reconcile once; False when it has to be retried."""
     until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    controller = DisruptionController(settings, run=context.aws_request_id, until=until, logger=logger, hops=hops)
+    controller = DisruptionController(
+        settings, run=context.aws_request_id, until=until, logger=logger, requeues=requeues
+    )
     try:
         report = controller.reconcile(consolidate=consolidate)
     except (LeaseHeldError, LeaseLostError) as error:

@@ -23,21 +23,21 @@ SWEEP = "sweep"
 
 _MAX_DELAY_SECONDS = 90
 """A scheduled sweep runs before anything that is due later than this."""
-MAX_HOPS = 500
+MAX_REQUEUES = 500
 _RECORD_TTL_SECONDS = 3600
 
 
-def requeue_at(settings: DisruptionSettings, time: datetime, *, key: str, hops: int) -> None:
+def requeue_at(settings: DisruptionSettings, time: datetime, *, key: str, requeues: int) -> None:
     """Send the function a message that arrives at that time.
 
-    ``hops`` is how many messages this chain has had; after :data:`MAX_HOPS` the sweep each minute begins a new one.
+    ``requeues`` is how many messages this chain has had; after :data:`MAX_REQUEUES` the next sweep begins a new one.
 
     Raises:
         ClientError: DynamoDB or SQS refused.
     """
     now = runtime.current().now()
     delay = time - now
-    if delay.total_seconds() > _MAX_DELAY_SECONDS or hops >= MAX_HOPS:
+    if delay.total_seconds() > _MAX_DELAY_SECONDS or requeues >= MAX_REQUEUES:
         return
     second = -int(-time.timestamp() // 1)
     try:
@@ -54,5 +54,7 @@ def requeue_at(settings: DisruptionSettings, time: datetime, *, key: str, hops: 
         if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
             raise
         return
-    for body in hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[key], time=now, hops=hops + 1):
+    for body in hints.message_bodies(
+        hints.REQUEUE, cluster=settings.cluster_name, keys=[key], time=now, requeues=requeues + 1
+    ):
         queues.send_delayed(aws.sqs(), settings.disruption_queue_url, body=body, delay=delay)

@@ -27,7 +27,7 @@ from shared.cluster.pod_cache import list_pods_on_node
 from shared.node_groups.node_interruption import earliest, interruption_of, with_interruption
 from shared.termination import requeue
 from shared.termination.drain import last_eviction, last_termination
-from shared.termination.requeue import MAX_HOPS, WaitReason
+from shared.termination.requeue import MAX_REQUEUES, WaitReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +51,7 @@ _ENDED = "ValidationError"
 
 @dataclass(frozen=True, kw_only=True)
 class InterruptedDrains:
-    """The drains that one invocation steps. ``hops`` is how many messages the chain has had."""
+    """The drains that one invocation steps. ``requeues`` is how many messages the chain has had."""
 
     client: Client
     recorder: Recorder
@@ -60,7 +60,7 @@ class InterruptedDrains:
     logger: Logger
     services: GroupServices
     sqs: SQSClient
-    hops: int = 0
+    requeues: int = 0
     _stepped: set[str] = field(default_factory=set)
 
     def sweep(self, nodes: Iterable[Node], *, until: datetime) -> None:
@@ -157,10 +157,10 @@ class InterruptedDrains:
 
     def _send(self, node_name: str, wait: timedelta) -> None:
         """Send the message of the next step; a chain that is too long is continued by the sweep."""
-        if self.hops >= MAX_HOPS:
+        if self.requeues >= MAX_REQUEUES:
             return
         now, cluster = self.services.clock(), self.settings.cluster_name
-        for body in hints.message_bodies(hints.DRAIN, cluster=cluster, keys=[node_name], time=now, hops=self.hops + 1):
+        for body in hints.message_bodies(hints.DRAIN, cluster=cluster, keys=[node_name], time=now, requeues=self.requeues + 1):
             queues.send_delayed(self.sqs, self.settings.node_group_queue_url, body=body, delay=wait)
 
 

@@ -31,7 +31,7 @@ def handle_batch(batch: Batch, settings: NodeGroupSettings, *, until: datetime, 
         ApiError: the API server can't be read.
         ClientError, BotoCoreError: AWS refuses a call.
     """
-    drains = _drains(settings, hops=batch.hops, logger=logger)
+    drains = _drains(settings, requeues=batch.requeues, logger=logger)
     failed: set[str] = set()
     if batch.events:
         interruptions = Interruptions(
@@ -59,11 +59,11 @@ def continue_drains(settings: NodeGroupSettings, *, until: datetime, logger: Log
         ApiError: the nodes can't be listed.
         ClientError, BotoCoreError: AWS refuses a call.
     """
-    drains = _drains(settings, hops=0, logger=logger)
+    drains = _drains(settings, requeues=0, logger=logger)
     drains.sweep(list_objects(drains.client, resources.NODES, Node).objects, until=until)
 
 
-def _drains(settings: NodeGroupSettings, *, hops: int, logger: Logger) -> InterruptedDrains:
+def _drains(settings: NodeGroupSettings, *, requeues: int, logger: Logger) -> InterruptedDrains:
     client = connect(settings)
     events = recorder(client)
     evictor = Evictor(client=client, recorder=events)
@@ -75,5 +75,5 @@ def _drains(settings: NodeGroupSettings, *, hops: int, logger: Logger) -> Interr
         logger=logger,
         services=group_services(),
         sqs=aws.sqs(),
-        hops=hops,
+        requeues=requeues,
     )

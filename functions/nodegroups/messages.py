@@ -27,7 +27,7 @@ _SWEEP_INTERVAL = timedelta(minutes=1)
 
 
 class Batch(Struct, kw_only=True):
-    """``drains`` are nodes by message id; ``hops`` is how many messages the longest chain has had.
+    """``drains`` are nodes by message id; ``requeues`` is how many messages the longest chain has had.
 
     ``sweeps`` are the ids of messages that begin a sweep.
     """
@@ -35,7 +35,7 @@ class Batch(Struct, kw_only=True):
     events: tuple[Message, ...] = ()
     drains: dict[str, tuple[str, ...]] = {}
     sweeps: tuple[str, ...] = ()
-    hops: int = 0
+    requeues: int = 0
 
 
 def parse_batch(
@@ -45,12 +45,12 @@ def parse_batch(
     events: list[Message] = []
     drains: dict[str, tuple[str, ...]] = {}
     sweeps: list[str] = []
-    hops = 0
+    requeues = 0
     for record in event["Records"]:
         hint = _own_hint(record["body"], settings.cluster_name)
         if hint is not None and hint.detail_type == hints.DRAIN:
             drains[record["messageId"]] = hint.keys
-            hops = max(hops, hint.hops)
+            requeues = max(requeues, hint.requeues)
             continue
         if hint is not None:
             if not _is_replaced(hint, now):
@@ -62,7 +62,7 @@ def parse_batch(
             queues.reject_malformed_event(
                 sqs, settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
-    return Batch(events=tuple(events), drains=drains, sweeps=tuple(sweeps), hops=hops)
+    return Batch(events=tuple(events), drains=drains, sweeps=tuple(sweeps), requeues=requeues)
 
 
 def send_sweep(settings: NodeGroupSettings, sqs: SQSClient, *, now: datetime) -> None:
@@ -71,7 +71,7 @@ def send_sweep(settings: NodeGroupSettings, sqs: SQSClient, *, now: datetime) ->
     Raises:
         ClientError, BotoCoreError: SQS refuses.
     """
-    bodies = hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[_SWEEP], time=now, hops=1)
+    bodies = hints.message_bodies(hints.REQUEUE, cluster=settings.cluster_name, keys=[_SWEEP], time=now, requeues=1)
     for body in bodies:
         queues.send_delayed(sqs, settings.node_group_queue_url, body=body, delay=SWEEP_DELAY)
 

@@ -57,22 +57,22 @@ _ATTEMPTS = 3
 class TerminationController:
     """One invocation, for any number of NodeClaims, nodes and instances.
 
-    ``hops`` is how many messages its longest chain of reconciles has had. After ``until`` no drain's step begins. Each
-    ``reconcile`` method returns False if its message must be redelivered.
+    ``requeues`` is how many messages its longest chain of reconciles has had. After ``until`` no drain's step begins.
+    Each ``reconcile`` method returns False if its message must be redelivered.
     """
 
-    def __init__(self, settings: TerminationSettings, *, until: datetime, logger: Logger, hops: int = 0) -> None:
+    def __init__(self, settings: TerminationSettings, *, until: datetime, logger: Logger, requeues: int = 0) -> None:
         self._until = until
         self._logger = logger
         self._client = connect(settings)
         self._recorder = recorder(self._client)
         self._cloud_provider = EC2CloudProvider(cluster_name=settings.cluster_name)
         self._cache = ClusterCache(self._client, self._cloud_provider)
-        self._requeue_sender = RequeueSender(self._client, settings, hops=hops, logger=logger)
+        self._requeue_sender = RequeueSender(self._client, settings, requeues=requeues, logger=logger)
         evictor = Evictor(client=self._client, recorder=self._recorder)
         self._terminator = Terminator(client=self._client, recorder=self._recorder, evictor=evictor, logger=logger)
         self._room_maker = RoomMaker(self._client, self._cache, evictor, settings=settings, logger=logger)
-        self._hops = hops
+        self._requeues = requeues
         self._instance_termination = InstanceTermination(
             self._client, self._cloud_provider, self._requeue_sender, recorder=self._recorder, logger=logger
         )
@@ -134,7 +134,7 @@ class TerminationController:
             self._instance_termination.terminate_all()
         finally:
             self._requeue_sender.send()
-            self._room_maker.send(hops=self._hops)
+            self._room_maker.send(requeues=self._requeues)
 
     def _reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> bool:
         for _ in range(_ATTEMPTS):

@@ -34,9 +34,9 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     if not messages:
         return queues.partial_batch_response(())
-    hops = max(message.hint.hops for message in messages)
+    requeues = max(message.hint.requeues for message in messages)
     until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    controller = TerminationController(settings, until=until, logger=logger, hops=hops)
+    controller = TerminationController(settings, until=until, logger=logger, requeues=requeues)
     failed = []
     for message in messages:
         try:

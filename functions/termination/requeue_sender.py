@@ -13,7 +13,7 @@ from functions.termination import step_stamp
 from shared.api import nodeclaim
 from shared.base import aws, hints, queues, runtime
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
-from shared.termination.requeue import MAX_HOPS, REQUEUE_AT, is_scheduled, requeue_after
+from shared.termination.requeue import MAX_REQUEUES, REQUEUE_AT, is_scheduled, requeue_after
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 class RequeueSender:
     """The drains that one invocation requeues. Requeue times are written at once, messages by :meth:`send`.
 
-    ``hops`` is how many messages the chain of this invocation has had.
+    ``requeues`` is how many messages the chain of this invocation has had.
     """
 
-    def __init__(self, client: Client, settings: TerminationSettings, *, hops: int, logger: Logger) -> None:
+    def __init__(self, client: Client, settings: TerminationSettings, *, requeues: int, logger: Logger) -> None:
         self._client = client
         self._settings = settings
-        self._hops = hops
+        self._requeues = requeues
         self._logger = logger
         self._names_by_delay: dict[tuple[int, str], list[str]] = {}
         """The objects to reconcile, by seconds until then and by the message's detail-type."""
@@ -60,19 +60,19 @@ class RequeueSender:
     def send(self) -> None:
         """Send the delayed messages, one for all drains that are due in the same second.
 
-        A chain that has had :data:`MAX_HOPS` messages ends; the next sweep finds that its drains are overdue.
+        A chain that has had :data:`MAX_REQUEUES` messages ends; the next sweep finds that its drains are overdue.
         """
         now = runtime.current().now()
-        if self._hops >= MAX_HOPS and self._names_by_delay:
+        if self._requeues >= MAX_REQUEUES and self._names_by_delay:
             drains = sorted(name for names in self._names_by_delay.values() for name in names)
             self._logger.warning(
                 "A chain of reconciles has ended; the next sweep continues its drains",
-                extra={"hops": self._hops, "nodeclaims": drains},
+                extra={"requeues": self._requeues, "nodeclaims": drains},
             )
             self._names_by_delay.clear()
         for (seconds, detail_type), names in self._names_by_delay.items():
             for body in hints.message_bodies(
-                detail_type, cluster=self._settings.cluster_name, keys=names, time=now, hops=self._hops + 1
+                detail_type, cluster=self._settings.cluster_name, keys=names, time=now, requeues=self._requeues + 1
             ):
                 delay = timedelta(seconds=seconds)
                 queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=delay)

@@ -97,12 +97,12 @@ class RoomMaker:
             return True
         return True
 
-    def send(self, *, hops: int) -> None:
-        """Send the delayed messages about the nodes that are still cordoned; ``hops`` as in a hint."""
+    def send(self, *, requeues: int) -> None:
+        """Send the delayed messages about the nodes that are still cordoned; ``requeues`` as in a hint."""
         now = runtime.current().now()
         for seconds, node_names in self._again.items():
             for body in hints.message_bodies(
-                hints.ROOM_NEEDED, cluster=self._settings.cluster_name, keys=node_names, time=now, hops=hops + 1
+                hints.ROOM_NEEDED, cluster=self._settings.cluster_name, keys=node_names, time=now, requeues=requeues + 1
             ):
                 delay = timedelta(seconds=seconds)
                 queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=delay)

@@ -68,7 +68,7 @@ class MalformedHintError(ValueError):
 class _Detail(msgspec.Struct, frozen=True):
     cluster: str = ""
     keys: list[str] = []
-    hops: int | msgspec.UnsetType = msgspec.UNSET
+    requeues: int | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="hops")  # the name in messages
 
 
 class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
@@ -81,7 +81,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type
 class Hint(msgspec.Struct, frozen=True, kw_only=True):
     """The objects to reconcile, and why (``detail_type``). ``time`` is the sender's, None if it gave none.
 
-    ``hops`` counts the messages of a chain in which a function sends to its own queue; the first has none.
+    ``requeues`` counts the messages of a chain in which a function sends to its own queue; the first has none.
     """
 
     source: str
@@ -89,7 +89,7 @@ class Hint(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     keys: tuple[str, ...] = ()
     time: datetime | None = None
-    hops: int = 0
+    requeues: int = 0
 
 
 def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
@@ -113,17 +113,17 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
         cluster=cluster,
         keys=tuple(envelope.detail.keys),
         time=envelope.time,
-        hops=envelope.detail.hops or 0,
+        requeues=envelope.detail.requeues or 0,
     )
 
 
 def message_bodies(
-    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, hops: int = 0, source: str = FUNCTIONS
+    detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, requeues: int = 0, source: str = FUNCTIONS
 ) -> Iterator[str]:
     """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
     all_keys = list(keys)
     for start in range(0, len(all_keys), MAX_KEYS):
-        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS], hops=hops or msgspec.UNSET)
+        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS], requeues=requeues or msgspec.UNSET)
         envelope = _Envelope(source=source, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 

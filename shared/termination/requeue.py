@@ -33,7 +33,7 @@ _SECOND = timedelta(seconds=1)
 _MAX_WAIT = timedelta(minutes=15)
 """SQS delays a message by at most this."""
 _WAIT_FOR_REPLACEMENT = timedelta(seconds=10)
-MAX_HOPS = 500
+MAX_REQUEUES = 500
 """How many messages a chain of reconciles has at most; the next sweep begins a new chain."""
 
 

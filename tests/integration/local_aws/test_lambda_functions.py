@@ -37,7 +37,7 @@ def send_again(rig: Rig, times: int) -> None:
 
     def answer(_event: Json) -> None:
         if len(rig.probe.events) <= times:
-            rig.send("Work", f"hop {len(rig.probe.events)}", DelaySeconds=1)
+            rig.send("Work", f"message {len(rig.probe.events)}", DelaySeconds=1)
 
     rig.probe.answer = answer
 
@@ -58,7 +58,7 @@ def test_the_dropped_message_goes_to_the_dead_letter_queue_after_its_receives(ri
     rig.run_for(timedelta(minutes=10))
     assert len(rig.probe.events) == MAX_INVOCATIONS
     assert rig.queue("Work") == []
-    assert rig.queue("Dead") == [f"hop {MAX_INVOCATIONS}"]
+    assert rig.queue("Dead") == [f"message {MAX_INVOCATIONS}"]
 
 
 def test_a_function_whose_recursion_is_allowed_is_not_stopped(rig: Rig) -> None:
