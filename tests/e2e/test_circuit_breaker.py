@@ -11,8 +11,8 @@ import pytest
 from local.faults import Fault
 from local.kubelets.behavior import MachineBehavior
 from local.world import Options, World, sample_objects
-from tests.e2e.cli.conftest import Desk
-from tests.e2e.interruptions.rig import deployment
+from tests.e2e.cli.conftest import Shell
+from tests.e2e.interruptions.environment import deployment
 from tests.e2e.test_eventual_consistency import ONE_PER_NODE
 from tests.e2e.test_pause import condition, messages, running
 
@@ -51,11 +51,11 @@ def spread(replicas: int) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(tmp_path: Path, boots: Boots) -> Iterator[Desk]:
+def opened(tmp_path: Path, boots: Boots) -> Iterator[Shell]:
     with World(cluster="demo", options=Options(behavior=boots)) as world:
         path = tmp_path / "kubeconfig"
         path.write_text(world.kubectl_config())
-        yield Desk(world, path)
+        yield Shell(world, path)
 
 
 def launched(world: World) -> int:
@@ -64,8 +64,8 @@ def launched(world: World) -> int:
 
 def test_machines_that_never_join_open_it_it_tries_one_and_closes_when_that_joins(tmp_path: Path) -> None:
     boots = Boots("*")
-    with opened(tmp_path, boots) as desk:
-        world = desk.world
+    with opened(tmp_path, boots) as shell:
+        world = shell.world
         world.apply([sample_objects.node_class(world), pool("default", "m5.large"), spread(3)])
         world.run_until(lambda: condition(world) is not None, limit=timedelta(minutes=19))
         first = launched(world)
@@ -90,19 +90,19 @@ def test_machines_that_never_join_open_it_it_tries_one_and_closes_when_that_join
 
 def test_resume_closes_it_at_once(tmp_path: Path) -> None:
     boots = Boots("*")
-    with opened(tmp_path, boots) as desk:
-        world = desk.world
+    with opened(tmp_path, boots) as shell:
+        world = shell.world
         world.apply([sample_objects.node_class(world), pool("default", "m5.large"), spread(3)])
         world.run_for(timedelta(minutes=50))
         boots.never.clear()
-        assert "circuit breaker of NodePool default is closed" in desk.tenon("resume", "demo").out
+        assert "circuit breaker of NodePool default is closed" in shell.tenon("resume", "demo").out
         world.run_until(lambda: running(world) == 3, limit=timedelta(minutes=5))
 
 
 def test_one_machine_of_many_that_does_not_join_does_not_open_it(tmp_path: Path) -> None:
     boots = Boots("m5.large")
-    with opened(tmp_path, boots) as desk:
-        world = desk.world
+    with opened(tmp_path, boots) as shell:
+        world = shell.world
         requirements = {"karpenter.sh/capacity-type": ["on-demand"]}
         both = sample_objects.node_pool(
             {**requirements, "node.kubernetes.io/instance-type": ["m5.large", "m5.xlarge"]}, name="default"
@@ -118,8 +118,8 @@ def test_one_machine_of_many_that_does_not_join_does_not_open_it(tmp_path: Path)
 
 
 def test_other_pools_launch_unless_several_node_classes_fail(tmp_path: Path) -> None:
-    with opened(tmp_path, Boots("m5.large")) as desk:
-        world = desk.world
+    with opened(tmp_path, Boots("m5.large")) as shell:
+        world = shell.world
         second = sample_objects.node_class(world)
         second["metadata"]["name"] = "second"
         pools = [pool("default", "m5.large", weight=10), pool("fallback", "m5.xlarge", "second")]
@@ -131,8 +131,8 @@ def test_other_pools_launch_unless_several_node_classes_fail(tmp_path: Path) -> 
 @pytest.mark.long
 def test_all_pools_wait_when_several_node_classes_fail_and_one_launch_is_tried(tmp_path: Path) -> None:
     boots = Boots("*")
-    with opened(tmp_path, boots) as desk:
-        world = desk.world
+    with opened(tmp_path, boots) as shell:
+        world = shell.world
         classes = []
         for name in ("default", "second", "third"):
             node_class = sample_objects.node_class(world)
@@ -157,8 +157,8 @@ def test_all_pools_wait_when_several_node_classes_fail_and_one_launch_is_tried(t
 
 
 def test_lack_of_capacity_does_not_open_it(tmp_path: Path) -> None:
-    with opened(tmp_path, Boots()) as desk:
-        world = desk.world
+    with opened(tmp_path, Boots()) as shell:
+        world = shell.world
         world.apply([sample_objects.node_class(world), pool("default", "m5.large")])
         world.aws.capacity.set("on-demand", "*", "*", 0)
         world.apply([spread(2)])
@@ -169,8 +169,8 @@ def test_lack_of_capacity_does_not_open_it(tmp_path: Path) -> None:
 
 
 def test_launches_that_ec2_refuses_open_it(tmp_path: Path) -> None:
-    with opened(tmp_path, Boots()) as desk:
-        world = desk.world
+    with opened(tmp_path, Boots()) as shell:
+        world = shell.world
         world.apply([sample_objects.node_class(world), pool("default", "m5.large")])
         refused = Fault(code="UnauthorizedOperation", status=403)
         world.faults.inject_aws("ec2", "CreateFleet", refused, times=10_000)

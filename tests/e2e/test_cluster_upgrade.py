@@ -10,7 +10,7 @@ import pytest
 
 from local.aws import amis
 from local.world import Options, World, sample_objects
-from tests.e2e.interruptions.rig import HealthyPods
+from tests.e2e.interruptions.environment import HealthyPods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

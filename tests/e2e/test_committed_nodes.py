@@ -11,7 +11,7 @@ import pytest
 from local.world import Options, World, sample_objects
 from shared.api import labels as names
 from shared.commitments.balance import family_of, normalization_factor
-from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,17 +30,17 @@ POOL = {names.CAPACITY_TYPE: [names.SPOT, names.ON_DEMAND]}
 
 
 @pytest.fixture
-def open_desk(tmp_path: Path) -> Iterator[Callable[[Callable[[Purchases], object]], Desk]]:
+def open_shell(tmp_path: Path) -> Iterator[Callable[[Callable[[Purchases], object]], Shell]]:
     """A cluster without nodes in an account with these purchases, which are read."""
     with ExitStack() as stack:
 
-        def opened(purchases: Callable[[Purchases], object]) -> Desk:
+        def opened(purchases: Callable[[Purchases], object]) -> Shell:
             options = Options(purchases=purchases, context={"commitments": "on"})
             world = stack.enter_context(World(options=options, cluster=CLUSTER))
             path = tmp_path / "kubeconfig"
             path.write_text(world.kubectl_config())
             world.run_for(CATALOG_INTERVAL)
-            return Desk(world, path)
+            return Shell(world, path)
 
         yield opened
 
@@ -65,37 +65,37 @@ def reserved_units(nodes: list[tuple[str, str]]) -> float:
 
 
 def test_reserved_instances_are_launched_first_and_spot_for_the_rest(
-    open_desk: Callable[[Callable[[Purchases], object]], Desk],
+    open_shell: Callable[[Callable[[Purchases], object]], Shell],
 ) -> None:
-    desk = open_desk(lambda purchases: purchases.reserve(RESERVED, 2))
-    run(desk.world, 5)
-    nodes = kinds(desk.world)
+    shell = open_shell(lambda purchases: purchases.reserve(RESERVED, 2))
+    run(shell.world, 5)
+    nodes = kinds(shell.world)
     assert reserved_units(nodes) == PAID_UNITS
     assert {capacity_type for capacity_type, _ in nodes} == {names.ON_DEMAND, names.SPOT}
-    desk.world.run_for(20 * MINUTE)
-    assert reserved_units(kinds(desk.world)) == PAID_UNITS
-    assert "commitments: $0.12 of $0.12 per hour used" in desk.tenon("plan").out
+    shell.world.run_for(20 * MINUTE)
+    assert reserved_units(kinds(shell.world)) == PAID_UNITS
+    assert "commitments: $0.12 of $0.12 per hour used" in shell.tenon("plan").out
 
 
 def test_a_spot_node_makes_way_for_an_instance_that_is_bought_later(
-    open_desk: Callable[[Callable[[Purchases], object]], Desk],
+    open_shell: Callable[[Callable[[Purchases], object]], Shell],
 ) -> None:
-    desk = open_desk(lambda _: None)
-    run(desk.world, 1)
-    assert {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.SPOT}
-    desk.world.aws.purchases.commit(1.0)
-    desk.world.run_until(
+    shell = open_shell(lambda _: None)
+    run(shell.world, 1)
+    assert {capacity_type for capacity_type, _ in kinds(shell.world)} == {names.SPOT}
+    shell.world.aws.purchases.commit(1.0)
+    shell.world.run_until(
         lambda: (
-            {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.ON_DEMAND}
-            and len(desk.world.pods(phase="Running")) == 1
+            {capacity_type for capacity_type, _ in kinds(shell.world)} == {names.ON_DEMAND}
+            and len(shell.world.pods(phase="Running")) == 1
         ),
         limit=timedelta(hours=3),
     )
-    assert "of $1.00 per hour used" in desk.tenon("plan").out
+    assert "of $1.00 per hour used" in shell.tenon("plan").out
 
 
-def test_without_purchases_spot_is_launched(open_desk: Callable[[Callable[[Purchases], object]], Desk]) -> None:
-    desk = open_desk(lambda _: None)
-    run(desk.world, 3)
-    assert {capacity_type for capacity_type, _ in kinds(desk.world)} == {names.SPOT}
-    assert "commitments" not in desk.tenon("plan").out
+def test_without_purchases_spot_is_launched(open_shell: Callable[[Callable[[Purchases], object]], Shell]) -> None:
+    shell = open_shell(lambda _: None)
+    run(shell.world, 3)
+    assert {capacity_type for capacity_type, _ in kinds(shell.world)} == {names.SPOT}
+    assert "commitments" not in shell.tenon("plan").out

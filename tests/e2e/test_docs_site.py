@@ -1,4 +1,5 @@
-"""The docs' site in a real browser: each page, as wide as a phone and a desk, light and dark. ``make docs`` runs it."""
+"""The docs' site in a real browser: each page, as wide as a phone and a shell, light and dark. ``make docs`` runs
+it."""
 
 from __future__ import annotations
 

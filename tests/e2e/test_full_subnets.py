@@ -12,7 +12,7 @@ from local.aws import backends
 from local.kubernetes import kinds
 from local.world import World, sample_objects
 from shared.api import labels as names
-from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ POOL = {"karpenter.sh/capacity-type": ["spot"], "karpenter.k8s.aws/instance-cpu"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     """One pod on a node of two CPUs, in the cheapest zone."""
     with World(cluster=CLUSTER) as world:
         path = tmp_path / "kubeconfig"
@@ -32,7 +32,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         web = sample_objects.deployment("web", 1, REQUESTS)
         world.apply([sample_objects.node_class(world), sample_objects.node_pool(POOL), web])
         world.run_until(lambda: len(world.pods(phase="Running")) == 1, limit=5 * MINUTE)
-        yield Desk(world, path)
+        yield Shell(world, path)
 
 
 @contextlib.contextmanager
@@ -58,8 +58,8 @@ def new_zones(world: World, replicas: int) -> list[str]:
     return [n["metadata"]["labels"][names.ZONE] for n in world.nodes() if n["metadata"]["name"] not in before]
 
 
-def test_nodes_are_launched_in_another_zone_without_a_failed_call(desk: Desk) -> None:
-    world = desk.world
+def test_nodes_are_launched_in_another_zone_without_a_failed_call(shell: Shell) -> None:
+    world = shell.world
     zone = cheapest_zone(world)
     with full(world, zone, free=3) as subnet:
         world.run_for(2 * MINUTE)
@@ -70,14 +70,14 @@ def test_nodes_are_launched_in_another_zone_without_a_failed_call(desk: Desk) ->
         assert all(not call.errors for call in world.aws.fleets.calls[calls:])
         events = [e for e in world.store.list(kinds.EVENTS) if e["reason"] == "FewFreeAddresses"]
         assert any(f"{subnet} in {zone} has 3 free addresses" in e["message"] for e in events)
-        assert f"{subnet} in {zone} has 3 free addresses" in desk.tenon("explain", "nodepool", "default").out
+        assert f"{subnet} in {zone} has 3 free addresses" in shell.tenon("explain", "nodepool", "default").out
     world.run_for(6 * MINUTE)
-    assert "free addresses" not in desk.tenon("explain", "nodepool", "default").out
+    assert "free addresses" not in shell.tenon("explain", "nodepool", "default").out
     assert zone in new_zones(world, 6)
 
 
-def test_pods_that_need_the_zone_are_launched_there_all_the_same(desk: Desk) -> None:
-    world = desk.world
+def test_pods_that_need_the_zone_are_launched_there_all_the_same(shell: Shell) -> None:
+    world = shell.world
     zone = cheapest_zone(world)
     with full(world, zone, free=3) as subnet:
         world.run_for(2 * MINUTE)
@@ -86,13 +86,13 @@ def test_pods_that_need_the_zone_are_launched_there_all_the_same(desk: Desk) -> 
         world.apply(pinned)
         world.run_until(lambda: bool(world.pending()), limit=MINUTE)
         (pod,) = (p["metadata"]["name"] for p in world.pending())
-        explained = desk.tenon("explain", "pod", f"default/{pod}").out
+        explained = shell.tenon("explain", "pod", f"default/{pod}").out
         assert f"{subnet} in {zone} has 3 free addresses" in explained
         world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=5 * MINUTE)
 
 
-def test_if_every_zone_is_short_all_are_offered(desk: Desk) -> None:
-    world = desk.world
+def test_if_every_zone_is_short_all_are_offered(shell: Shell) -> None:
+    world = shell.world
     with contextlib.ExitStack() as stack:
         for zone in world.aws.account.subnets:
             stack.enter_context(full(world, zone, free=5))

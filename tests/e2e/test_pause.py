@@ -12,8 +12,8 @@ from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.cluster.lease import lease_name
-from tests.e2e.cli.conftest import Desk
-from tests.e2e.interruptions.rig import deployment, event, fill, health, instance_of, nodes_of, send
+from tests.e2e.cli.conftest import Shell
+from tests.e2e.interruptions.environment import deployment, event, fill, health, instance_of, nodes_of, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,19 +27,19 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     """A cluster with a NodePool of small nodes that removes empty nodes and expires them after forty minutes."""
-    with open_desk(tmp_path, Options()) as opened:
+    with open_shell(tmp_path, Options()) as opened:
         yield opened
 
 
 @contextmanager
-def open_desk(tmp_path: Path, options: Options) -> Iterator[Desk]:
+def open_shell(tmp_path: Path, options: Options) -> Iterator[Shell]:
     with World(cluster="demo", options=options) as world:
         world.apply([sample_objects.node_class(world), pool()])
         path = tmp_path / "kubeconfig"
         path.write_text(world.kubectl_config())
-        yield Desk(world, path)
+        yield Shell(world, path)
 
 
 def pool(name: str = "default") -> dict[str, Any]:
@@ -86,13 +86,13 @@ def expect_nothing_failed(world: World) -> None:
     assert world.dead_letters() == []
 
 
-def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk: Desk) -> None:
-    world = desk.world
+def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 6)])
     fill(world, 6)
     before = {i.id for i in world.instances()}
     assert len(before) == 3
-    paused = desk.tenon("pause", "demo", "--reason", "incident 4711")
+    paused = shell.tenon("pause", "demo", "--reason", "incident 4711")
     assert "the cluster is paused since" in paused.out
     assert "by kubernetes-admin until it is resumed: incident 4711" in paused.out
 
@@ -121,7 +121,7 @@ def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk:
     (said,) = messages(world, "Paused", "NodePool")
     assert said["count"] == 1
 
-    resumed = desk.tenon("resume", "demo")
+    resumed = shell.tenon("resume", "demo")
     assert "resumed" in resumed.out
     world.run_until(lambda: running(world) == 5, limit=timedelta(minutes=10))
     world.run_for(timedelta(minutes=30))
@@ -131,13 +131,13 @@ def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk:
     expect_nothing_failed(world)
 
 
-def test_interruptions_are_handled_meanwhile_with_room_for_the_pods_of_their_nodes_only(desk: Desk) -> None:
-    world = desk.world
+def test_interruptions_are_handled_meanwhile_with_room_for_the_pods_of_their_nodes_only(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
     first = world.instances()[0].id
     (node,) = nodes_of(world, {first})
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     world.apply([deployment("later", 6)])
     world.run_for(timedelta(minutes=5))
     assert len(world.instances()) == 2
@@ -159,11 +159,11 @@ def test_interruptions_are_handled_meanwhile_with_room_for_the_pods_of_their_nod
     expect_nothing_failed(world)
 
 
-def test_maintenance_is_done_when_it_is_near_although_the_cluster_is_paused(desk: Desk) -> None:
-    world = desk.world
+def test_maintenance_is_done_when_it_is_near_although_the_cluster_is_paused(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     far, near = (i.id for i in world.instances())
     send(world, health(world, far, world.clock.now() + timedelta(hours=20)))
     send(world, health(world, near, world.clock.now() + timedelta(minutes=50)))
@@ -174,22 +174,22 @@ def test_maintenance_is_done_when_it_is_near_although_the_cluster_is_paused(desk
     expect_nothing_failed(world)
 
 
-def test_a_pause_ends_by_itself(desk: Desk) -> None:
-    world = desk.world
+def test_a_pause_ends_by_itself(shell: Shell) -> None:
+    world = shell.world
     world.run_for(timedelta(minutes=2))
-    assert "until" in desk.tenon("pause", "--for", "1h").out
+    assert "until" in shell.tenon("pause", "--for", "1h").out
     world.apply([deployment("web", 2)])
     world.run_for(timedelta(minutes=55))
     assert not world.claims()
     world.run_until(lambda: running(world) == 2, limit=timedelta(minutes=10))
-    assert "was not paused" in desk.tenon("resume", "demo").out
+    assert "was not paused" in shell.tenon("resume", "demo").out
 
 
-def test_pausing_again_changes_the_end_and_keeps_the_beginning(desk: Desk) -> None:
-    world = desk.world
-    first = desk.tenon("pause", "demo", "--for", "10m", "--reason", "a").out
+def test_pausing_again_changes_the_end_and_keeps_the_beginning(shell: Shell) -> None:
+    world = shell.world
+    first = shell.tenon("pause", "demo", "--for", "10m", "--reason", "a").out
     world.run_for(timedelta(minutes=5))
-    again = desk.tenon("pause", "demo").out
+    again = shell.tenon("pause", "demo").out
     assert first.partition(" by ")[0] == again.partition(" by ")[0]
     world.apply([deployment("web", 2)])
     world.run_for(timedelta(minutes=20))
@@ -197,8 +197,8 @@ def test_pausing_again_changes_the_end_and_keeps_the_beginning(desk: Desk) -> No
     assert ": a" not in again
 
 
-def test_a_pause_that_cannot_be_read_counts_and_says_so(desk: Desk) -> None:
-    world = desk.world
+def test_a_pause_that_cannot_be_read_counts_and_says_so(shell: Shell) -> None:
+    world = shell.world
     world.run_for(timedelta(minutes=2))
     lease = {"metadata": {"annotations": {"tenon.sh/paused": "until monday"}}}
     world.store.patch(kinds.LEASES, LEASE, lease, namespace="kube-system")
@@ -211,14 +211,14 @@ def test_a_pause_that_cannot_be_read_counts_and_says_so(desk: Desk) -> None:
     assert any("until monday" in e["message"] for e in messages(world, "FailedScheduling", "Pod"))
 
 
-def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(desk: Desk) -> None:
-    world = desk.world
+def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
     first, second = sorted(c["metadata"]["name"] for c in world.claims())
     claims = world.store.kind("karpenter.sh/v1", "NodeClaim")
     world.store.delete(claims, first)
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     world.run_until(lambda: first not in {c["metadata"]["name"] for c in world.claims()}, limit=timedelta(minutes=10))
     world.store.delete(claims, second)
     world.run_until(lambda: second not in {c["metadata"]["name"] for c in world.claims()}, limit=timedelta(minutes=10))
@@ -226,25 +226,25 @@ def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(desk:
     running_before = len(world.instances())
     world.run_for(timedelta(minutes=10))
     assert len(world.instances()) == running_before <= 1
-    desk.tenon("resume", "demo")
+    shell.tenon("resume", "demo")
     world.run_until(lambda: running(world) == 4, limit=timedelta(minutes=10))
 
 
 def test_a_machine_that_does_not_join_stays_while_the_cluster_is_paused(tmp_path: Path) -> None:
-    with open_desk(tmp_path, Options(behavior=lambda _: MachineBehavior(never_joins=True))) as desk:
-        world = desk.world
+    with open_shell(tmp_path, Options(behavior=lambda _: MachineBehavior(never_joins=True))) as shell:
+        world = shell.world
         world.apply([deployment("web", 2)])
         world.run_until(lambda: bool(world.instances()))
-        desk.tenon("pause", "demo")
+        shell.tenon("pause", "demo")
         (instance,) = world.instances()
         world.run_for(timedelta(minutes=30))
         assert [i.id for i in world.instances()] == [instance.id]
-        desk.tenon("resume", "demo")
+        shell.tenon("resume", "demo")
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=10))
 
 
-def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(desk: Desk) -> None:
-    world = desk.world
+def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
     before = {i.id for i in world.instances()}
@@ -257,12 +257,12 @@ def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(d
     stated = condition(world)
     assert stated is not None
     assert "NodePool default is paused until it is resumed: frozen for an audit" in stated["message"]
-    shown = desk.tenon("explain", "nodepool", "default").out
+    shown = shell.tenon("explain", "nodepool", "default").out
     assert "paused: NodePool default is paused" in shown
     pod = next(p["metadata"]["name"] for p in world.pods() if not p["spec"].get("nodeName"))
-    assert "frozen for an audit" in desk.tenon("explain", "pod", f"default/{pod}").out
+    assert "frozen for an audit" in shell.tenon("explain", "pod", f"default/{pod}").out
     node = min(standing(world))
-    assert "frozen for an audit" in desk.tenon("explain", "node", node).out
+    assert "frozen for an audit" in shell.tenon("explain", "node", node).out
     world.apply([pool("other")])
     world.run_until(lambda: running(world) == 10, limit=timedelta(minutes=10))
     assert before < {i.id for i in world.instances()}
@@ -275,8 +275,8 @@ def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(d
     expect_nothing_failed(world)
 
 
-def test_static_pools_stop_too(desk: Desk) -> None:
-    world = desk.world
+def test_static_pools_stop_too(shell: Shell) -> None:
+    world = shell.world
     fixed = sample_objects.node_pool(
         {"node.kubernetes.io/instance-type": ["m5.large"], "karpenter.sh/capacity-type": ["on-demand"]},
         name="fixed",
@@ -286,33 +286,33 @@ def test_static_pools_stop_too(desk: Desk) -> None:
     world.apply([fixed])
     world.run_until(lambda: len(world.nodes("fixed")) == 2, limit=timedelta(minutes=10))
     world.run_for(timedelta(minutes=2))
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     for replicas in (0, 5):
         world.store.patch(world.store.kind(*POOL), "fixed", {"spec": {"replicas": replicas}})
         world.run_for(timedelta(minutes=10))
         assert len(world.claims()) == len(world.nodes("fixed")) == 2
-    desk.tenon("resume", "demo")
+    shell.tenon("resume", "demo")
     world.run_until(lambda: len(world.nodes("fixed")) == 5, limit=timedelta(minutes=10))
 
 
-def test_commands_show_the_pause(desk: Desk) -> None:
-    world = desk.world
+def test_commands_show_the_pause(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 2)])
     fill(world, 2)
-    desk.tenon("pause", "demo", "--for", "2h", "--reason", "incident 4711")
+    shell.tenon("pause", "demo", "--for", "2h", "--reason", "incident 4711")
     world.apply([deployment("later", 2)])
     world.run_for(timedelta(minutes=2))
     for arguments in (["plan"], ["nodes", "--once"], ["status"]):
-        shown = desk.tenon(*arguments).out
+        shown = shell.tenon(*arguments).out
         assert "the cluster is paused since" in shown, arguments
         assert "incident 4711" in shown, arguments
-    planned = desk.tenon("plan", "--json").json
+    planned = shell.tenon("plan", "--json").json
     assert planned["launches"]["nodeClaims"] == []
     assert "incident 4711" in planned["pauses"][0]
     pod = next(p["metadata"]["name"] for p in world.pods() if not p["spec"].get("nodeName"))
-    assert "the cluster is paused" in desk.tenon("explain", "pod", f"default/{pod}").out
+    assert "the cluster is paused" in shell.tenon("explain", "pod", f"default/{pod}").out
     (node,) = standing(world)
-    assert "is kept" in (explained := desk.tenon("explain", "node", node).out)
+    assert "is kept" in (explained := shell.tenon("explain", "node", node).out)
     assert "the cluster is paused" in explained
 
 
@@ -325,7 +325,7 @@ def test_commands_show_the_pause(desk: Desk) -> None:
         (("resume", "other"), "differ"),
     ],
 )
-def test_what_a_pause_cannot_be(desk: Desk, arguments: tuple[str, ...], said: str) -> None:
-    result = desk.tenon(*arguments)
+def test_what_a_pause_cannot_be(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+    result = shell.tenon(*arguments)
     assert result.code == 2
     assert said in result.err

@@ -8,76 +8,76 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.world import Options, sample_objects
-from tests.e2e.interruptions.rig import deployment, fill
+from tests.e2e.interruptions.environment import deployment, fill
 from tests.e2e.node_groups import LARGE, options, scaling, sizes, two_nodes
 from tests.e2e.test_capacity_buffers import buffer, pod_template
 from tests.e2e.test_node_group_scale_down import only_group
-from tests.e2e.test_pause import POOL, open_desk, running, standing
+from tests.e2e.test_pause import POOL, open_shell, running, standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import Desk
+    from tests.e2e.cli.conftest import Shell
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     """A cluster with a NodePool of small nodes that removes empty nodes."""
-    with open_desk(tmp_path, Options()) as opened:
+    with open_shell(tmp_path, Options()) as opened:
         yield opened
 
 
 def test_node_groups_neither_grow_nor_shrink(tmp_path: Path) -> None:
-    with open_desk(tmp_path, scaling()) as desk:
-        world = desk.world
+    with open_shell(tmp_path, scaling()) as shell:
+        world = shell.world
         world.store.delete(world.store.kind(*POOL), "default")
         quick = {"scale-down-unneeded-time": "1m", "scale-down-delay-after-add": "1m"}
         world.apply(options(quick))
         full, underused = two_nodes(world)
         group = only_group()
-        desk.tenon("pause", "demo")
+        shell.tenon("pause", "demo")
         world.apply(sample_objects.deployment("later", 2, LARGE))
         world.run_for(timedelta(minutes=20))
         assert standing(world) == {full, underused}
         assert sizes(group)[1] == 2
         world.scale("default", "later", 0)
-        desk.tenon("resume", "demo")
+        shell.tenon("resume", "demo")
         world.run_until(lambda: standing(world) == {full}, limit=timedelta(minutes=10))
 
 
-def test_buffers_are_not_filled(desk: Desk) -> None:
-    world = desk.world
+def test_buffers_are_not_filled(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 1)])
     fill(world, 1)
     before = len(world.claims())
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     world.apply([pod_template(), buffer(podTemplateRef={"name": "web"}, replicas=20)])
     world.run_for(timedelta(minutes=10))
     assert len(world.claims()) == before
-    desk.tenon("resume", "demo")
+    shell.tenon("resume", "demo")
     world.run_until(lambda: len(world.claims()) > before, limit=timedelta(minutes=5))
 
 
 def test_standby_nodes_are_neither_bought_nor_started(tmp_path: Path) -> None:
-    with open_desk(tmp_path, Options(context={"standby": "on"})) as desk:
-        world = desk.world
-        desk.tenon("pause", "demo")
+    with open_shell(tmp_path, Options(context={"standby": "on"})) as shell:
+        world = shell.world
+        shell.tenon("pause", "demo")
         types = {"node.kubernetes.io/instance-type": ["m5.large"], "karpenter.sh/capacity-type": ["on-demand"]}
         world.apply([sample_objects.node_pool(types, annotations={"tenon.sh/standby": "2 m5.large"})])
         world.run_for(timedelta(minutes=10))
         assert world.claims() == []
-        desk.tenon("resume", "demo")
+        shell.tenon("resume", "demo")
         world.run_until(lambda: len(world.claims()) == 2, limit=timedelta(minutes=10))
 
 
 @pytest.mark.parametrize("function", ["provisioner", "disruption"])
-def test_functions_that_die_while_the_cluster_is_paused_remove_and_launch_nothing(desk: Desk, function: str) -> None:
-    world = desk.world
+def test_functions_that_die_while_the_cluster_is_paused_remove_and_launch_nothing(shell: Shell, function: str) -> None:
+    world = shell.world
     world.apply([deployment("web", 6)])
     fill(world, 6)
     before = {i.id for i in world.instances()}
-    desk.tenon("pause", "demo")
+    shell.tenon("pause", "demo")
     crashes = world.faults.crash_around_each_write(function)
     world.scale("default", "web", 1)
     world.apply([sample_objects.deployment("big", 4, {"cpu": "1500m"})])
@@ -86,5 +86,5 @@ def test_functions_that_die_while_the_cluster_is_paused_remove_and_launch_nothin
     assert {i.id for i in world.instances()} == before
     assert not any(c["metadata"].get("deletionTimestamp") for c in world.claims())
     world.faults.clear()
-    desk.tenon("resume", "demo")
+    shell.tenon("resume", "demo")
     world.run_until(lambda: running(world) == 5, limit=timedelta(minutes=15))

@@ -53,22 +53,22 @@ def tenon() -> Callable[..., CommandResult]:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Shell:
     """A local cluster, and the command line with a kubeconfig for it."""
 
     world: World
     kubeconfig: Path
 
     def tenon(self, *arguments: str) -> CommandResult:
-        at_desk = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
-        with runtime.using(at_desk):
+        in_shell = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
+        with runtime.using(in_shell):
             return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": str(self.kubeconfig)})
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def shell(tmp_path: Path) -> Iterator[Shell]:
     """A cluster with Tenon, and a kubeconfig for it."""
     with World(cluster=CLUSTER) as world:
         path = tmp_path / "kubeconfig"
         path.write_text(world.kubectl_config())
-        yield Desk(world, path)
+        yield Shell(world, path)

@@ -14,7 +14,7 @@ from tests.e2e.test_eventual_consistency import ONE_PER_NODE
 
 if TYPE_CHECKING:
     from local.world import World
-    from tests.e2e.cli.conftest import Desk
+    from tests.e2e.cli.conftest import Shell
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/1a2b3c4d-aaaa-bbbb-cccc-1234567890ab"
 
@@ -32,8 +32,10 @@ def three_pods_on_their_own_nodes(world: World) -> None:
 @pytest.mark.parametrize(
     "reason", [INVALID_KMS_KEY, pytest.param(INTERNAL_ERROR, marks=pytest.mark.long)], ids=["key", "error"]
 )
-def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk: Desk, reason: tuple[str, str]) -> None:
-    world = desk.world
+def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(
+    shell: Shell, reason: tuple[str, str]
+) -> None:
+    world = shell.world
     world.aws.instances.fail_starts("*", "*", 10_000, reason=reason)
     three_pods_on_their_own_nodes(world)
     world.run_for(timedelta(hours=1))
@@ -44,7 +46,7 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk:
     assert reason[0] in condition["message"]
     events = [e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "BootFailed"]
     assert any(reason[0] in message for message in events)
-    shown = desk.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
+    shown = shell.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
     assert reason[0] in shown
     assert KEY in " ".join(shown.split())
     assert "kms:CreateGrant" in shown
@@ -54,8 +56,8 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(desk:
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=30))
 
 
-def test_machines_that_die_before_ec2_shows_them_cause_few_launches_too(desk: Desk) -> None:
-    world = desk.world
+def test_machines_that_die_before_ec2_shows_them_cause_few_launches_too(shell: Shell) -> None:
+    world = shell.world
     world.aws.consistency.lag = world.aws.consistency.tag_lag = timedelta(seconds=5)
     world.aws.instances.fail_starts("*", "*", 10_000, reason=INVALID_KMS_KEY)
     three_pods_on_their_own_nodes(world)
@@ -65,8 +67,8 @@ def test_machines_that_die_before_ec2_shows_them_cause_few_launches_too(desk: De
     world.expect_denials()
 
 
-def test_once_a_machine_boots_the_other_pods_get_nodes_at_once(desk: Desk) -> None:
-    world = desk.world
+def test_once_a_machine_boots_the_other_pods_get_nodes_at_once(shell: Shell) -> None:
+    world = shell.world
     world.aws.instances.fail_starts("*", "*", 4, reason=INVALID_KMS_KEY)
     three_pods_on_their_own_nodes(world)
     # How many trials fail, and so how long the NodePool waits, depends on how many machines the first round launches.

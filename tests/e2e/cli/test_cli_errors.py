@@ -19,7 +19,7 @@ import pytest
 from local.faults import Fault
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
-from tests.e2e.cli.conftest import CommandResult, Desk, call
+from tests.e2e.cli.conftest import CommandResult, Shell, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,13 +135,13 @@ def test_a_rejected_token_and_a_forbidden_user(tmp_path: Path) -> None:
         assert_one_line_error(done, "plan", "forbidden", "lists the permissions that commands need")
 
 
-def test_a_denied_aws_action_is_named(desk: Desk) -> None:
+def test_a_denied_aws_action_is_named(shell: Shell) -> None:
     denied = Fault(
         code="AccessDeniedException",
         message="User: arn:aws:iam::1:user/me is not authorized to perform: lambda:GetFunctionConfiguration on x",
     )
-    desk.world.faults.inject_aws("lambda", "GetFunctionConfiguration", denied, times=10)
-    assert_one_line_error(desk.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
+    shell.world.faults.inject_aws("lambda", "GetFunctionConfiguration", denied, times=10)
+    assert_one_line_error(shell.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
 
 
 def test_invalid_files_are_rejected(tmp_path: Path) -> None:

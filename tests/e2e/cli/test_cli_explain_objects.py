@@ -11,37 +11,37 @@ import pytest
 from shared.disruption.command import EMPTY
 
 if TYPE_CHECKING:
-    from tests.e2e.cli.conftest import Desk
+    from tests.e2e.cli.conftest import Shell
 
 CONSOLIDATING = "cli/demo/manifests/consolidation.yaml"
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
+def busy(shell: Shell) -> Shell:
     """Five replicas running on machines of their own."""
-    desk.world.apply("cli/demo/manifests/spot-default.yaml")
-    desk.world.scale("default", "inflate", 5)
-    desk.world.run_until_idle()
-    return desk
+    shell.world.apply("cli/demo/manifests/spot-default.yaml")
+    shell.world.scale("default", "inflate", 5)
+    shell.world.run_until_idle()
+    return shell
 
 
-def _node(desk: Desk) -> str:
-    name: str = desk.world.nodes()[0]["metadata"]["name"]
+def _node(shell: Shell) -> str:
+    name: str = shell.world.nodes()[0]["metadata"]["name"]
     return name
 
 
-def _annotate(desk: Desk, kind: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
-    desk.world.store.patch(kind, name, {"metadata": {"annotations": {key: "true"}}})
+def _annotate(shell: Shell, kind: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
+    shell.world.store.patch(kind, name, {"metadata": {"annotations": {key: "true"}}})
 
 
-def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Desk) -> None:
+def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Shell) -> None:
     result = busy.tenon("explain", "node", _node(busy).partition(".")[0])
     assert result.code == 0, result.err
     assert result.lines[0] == f"Node {_node(busy)} is kept"
     assert result.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default only consolidates empty nodes"
 
 
-def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) -> None:
+def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Shell) -> None:
     world, node = busy.world, _node(busy)
     world.scale("default", "inflate", 0)
     world.run_for(timedelta(seconds=12))
@@ -56,23 +56,23 @@ def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) ->
     assert f"{EMPTY} taken" in leaves.out, "the decision log's last words"
 
 
-def test_a_nodeclaim_is_explained_in_each_step(desk: Desk) -> None:
-    world = desk.world
+def test_a_nodeclaim_is_explained_in_each_step(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 1)
     world.run_until(lambda: bool(world.timeline.of("claim launched")))
     name = world.claims()[0]["metadata"]["name"]
-    result = desk.tenon("explain", "nodeclaim", name)
+    result = shell.tenon("explain", "nodeclaim", name)
     assert result.lines[0] == f"NodeClaim {name} is not registered"
     assert "it times out in 14m" in result.lines[1]
     world.run_until_idle()
-    assert desk.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is initialized"
-    missing = desk.tenon("explain", "nodeclaim", "nope")
+    assert shell.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is initialized"
+    missing = shell.tenon("explain", "nodeclaim", "nope")
     assert missing.code == 2
     assert re.search(rf"\(there: .*\b{name}\b", missing.err)
 
 
-def test_a_nodepool_that_can_launch_and_one_that_can_not(busy: Desk) -> None:
+def test_a_nodepool_that_can_launch_and_one_that_can_not(busy: Shell) -> None:
     world = busy.world
     able = busy.tenon("explain", "nodepool", "default")
     assert able.code == 0, able.err
@@ -91,7 +91,7 @@ def test_a_nodepool_that_can_launch_and_one_that_can_not(busy: Desk) -> None:
     assert busy.tenon("explain", "nodepool", "nope").code == 2
 
 
-def test_what_blocks_a_disruption_is_named(busy: Desk) -> None:
+def test_what_blocks_a_disruption_is_named(busy: Shell) -> None:
     world = busy.world
     kind = world.store.kind("v1", "Node")
     _annotate(busy, kind, _node(busy), "karpenter.sh/do-not-disrupt")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import CommandResult, Desk
+    from tests.e2e.cli.conftest import CommandResult, Shell
 
 ZONES = ("us-east-1a", "us-east-1b")
 
@@ -242,8 +242,8 @@ def test_a_gated_pod_a_running_pod_and_a_missing_pod(tmp_path: Path, tenon: Call
     assert missing.err == "tenon explain: there is no pod default/web; there is shop/web\n"
 
 
-def test_missing_capacity_is_the_reason_in_a_live_cluster(desk: Desk) -> None:
-    world = desk.world
+def test_missing_capacity_is_the_reason_in_a_live_cluster(shell: Shell) -> None:
+    world = shell.world
     Fault.parse("spot-capacity=all:0").arm(world)
     world.apply("cli/demo/manifests/spot-default.yaml")
     kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
@@ -256,7 +256,7 @@ def test_missing_capacity_is_the_reason_in_a_live_cluster(desk: Desk) -> None:
     world.run_until(lambda: any(h.type == "call" and h.name == "ec2 CreateFleet" for h in world.timeline.all))
     world.settle()
     waiting = world.pending()[0]["metadata"]["name"]
-    result = desk.tenon("explain", "pod", waiting)
+    result = shell.tenon("explain", "pod", waiting)
     assert result.code == 0, result.err
     assert result.lines[0] == f"Pod default/{waiting} is unschedulable"
     assert result.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from local.world import sample_objects
 
 if TYPE_CHECKING:
-    from tests.e2e.cli.conftest import Desk
+    from tests.e2e.cli.conftest import Shell
 
 TYPES = {
     "karpenter.sh/capacity-type": ["on-demand"],
@@ -17,8 +17,8 @@ TYPES = {
 }
 
 
-def test_a_node_that_could_go_is_avoided(desk: Desk) -> None:
-    world = desk.world
+def test_a_node_that_could_go_is_avoided(shell: Shell) -> None:
+    world = shell.world
     disruption = {
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
         "consolidateAfter": "1m",
@@ -35,5 +35,5 @@ def test_a_node_that_could_go_is_avoided(desk: Desk) -> None:
         {p["spec"]["nodeName"] for p in world.pods() if name in p["metadata"]["name"]} for name in ("web-0", "web-1")
     )
     text = "avoid the node, by a soft taint: its pods would fit on other nodes of the NodePool and zone"
-    assert text in " ".join(desk.tenon("explain", "node", goes).out.split())
-    assert "soft taint" not in desk.tenon("explain", "node", stays).out
+    assert text in " ".join(shell.tenon("explain", "node", goes).out.split())
+    assert "soft taint" not in shell.tenon("explain", "node", stays).out

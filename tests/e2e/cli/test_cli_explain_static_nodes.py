@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.e2e.cli.conftest import Desk
+    from tests.e2e.cli.conftest import Shell
 
 POOL: dict[str, Any] = {
     "apiVersion": "karpenter.sh/v1",
@@ -29,17 +29,17 @@ POOL: dict[str, Any] = {
 }
 
 
-def test_it_is_kept_until_it_expires_and_then_by_its_budgets(desk: Desk) -> None:
-    world = desk.world
+def test_it_is_kept_until_it_expires_and_then_by_its_budgets(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/v1.yaml")
     world.apply(POOL)
     world.run_until(lambda: len(world.nodes("fixed")) == 1)
     world.run_until_idle()
     name = world.nodes("fixed")[0]["metadata"]["name"]
-    fresh = desk.tenon("explain", "node", name)
+    fresh = shell.tenon("explain", "node", name)
     assert fresh.lines[0] == f"Node {name} is kept"
     assert "static (replicas 1)" in fresh.lines[1]
     world.run_for(timedelta(minutes=12))
-    old = desk.tenon("explain", "node", name)
+    old = shell.tenon("explain", "node", name)
     assert old.lines[0] == f"Node {name} is kept"
     assert "budgets for Expired" in old.lines[1]

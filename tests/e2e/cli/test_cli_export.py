@@ -72,8 +72,8 @@ def exporter_of(world: World, kubeconfig: Path, **options: Any) -> Iterator[Expo
     """An export of the world, on the world's clock."""
     kubeconfig.write_text(world.kubectl_config())
     reference = ClusterReference(cluster=CLUSTER)
-    at_desk = runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)
-    with pytest.MonkeyPatch.context() as patch, runtime.using(at_desk), live_reader.read_only_aws(reference):
+    in_shell = runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=world.clock.sleep)
+    with pytest.MonkeyPatch.context() as patch, runtime.using(in_shell), live_reader.read_only_aws(reference):
         patch.setenv("KUBECONFIG", str(kubeconfig))
         yield Exporter(reference, ExportOptions(**options), version="1.2.3", log=print)
 

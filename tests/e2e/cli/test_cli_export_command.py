@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cli.export import families
 from local.faults import Fault
-from tests.e2e.cli.conftest import CLUSTER, CommandResult, Desk, call
+from tests.e2e.cli.conftest import CLUSTER, CommandResult, Shell, call
 from tests.e2e.cli.test_cli_export import Scrape
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def test_without_any_source_it_serves_and_ends_at_sigterm_at_once(tmp_path: Path
         assert "Traceback" not in process.communicate()[1]
 
 
-def test_the_clusters_metrics_come_although_aws_cannot_be_reached(desk: Desk) -> None:
-    desk.world.apply("cli/demo/manifests/spot-default.yaml")
-    with running(kubeconfig=desk.kubeconfig) as (_, url):
+def test_the_clusters_metrics_come_although_aws_cannot_be_reached(shell: Shell) -> None:
+    shell.world.apply("cli/demo/manifests/spot-default.yaml")
+    with running(kubeconfig=shell.kubeconfig) as (_, url):
         deadline = time.monotonic() + 30
         while (scrape := Scrape(url)).values("tenon_export_up", source="cluster") != [1]:
             assert time.monotonic() < deadline, scrape.text
@@ -147,10 +147,10 @@ def test_dashboard_and_rules_need_no_cluster() -> None:
     assert yaml.safe_load(printed.out)["groups"][0]["name"] == "tenon"
 
 
-def test_manifests_are_objects_that_the_cluster_accepts(desk: Desk) -> None:
-    result = desk.tenon("export", "--manifests", "--image", "example/tenon:1", "--region", "us-east-1")
+def test_manifests_are_objects_that_the_cluster_accepts(shell: Shell) -> None:
+    result = shell.tenon("export", "--manifests", "--image", "example/tenon:1", "--region", "us-east-1")
     objects = list(yaml.safe_load_all(result.out))
-    stored = desk.world.apply(objects)
+    stored = shell.world.apply(objects)
     assert [o["kind"] for o in stored] == [
         "Namespace",
         "ServiceAccount",
@@ -170,11 +170,11 @@ def names(result: CommandResult) -> set[str]:
     return {s.name for family in text_string_to_metric_families(result.out) for s in family.samples}
 
 
-def test_once_prints_the_text_format_without_counters_that_need_a_process(desk: Desk) -> None:
-    world = desk.world
+def test_once_prints_the_text_format_without_counters_that_need_a_process(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.run_until_idle()
-    result = desk.tenon("export", "--once", "--no-pods", "--no-cloudwatch", "--offerings")
+    result = shell.tenon("export", "--once", "--no-pods", "--no-cloudwatch", "--offerings")
     assert (result.code, result.err) == (0, "")
     printed = names(result)
     assert printed >= {"tenon_build_info", "karpenter_cluster_state_node_count", "karpenter_nodepools_limit"}
@@ -184,7 +184,7 @@ def test_once_prints_the_text_format_without_counters_that_need_a_process(desk: 
     assert result.out.count(f"{families.TYPE_CPU.name}{{") > 100
 
     world.faults.inject_kubernetes("GET", "/", Fault(status=403, code="Forbidden"), times=100)
-    denied = desk.tenon("export", "--once", "--no-cloudwatch")
+    denied = shell.tenon("export", "--once", "--no-cloudwatch")
     assert denied.code == 1
     (line,) = denied.err.splitlines()
     assert line.startswith("tenon export: cluster can't be read (denied): ")

@@ -13,7 +13,7 @@ import pytest
 
 from cli.json_output import VERSIONS
 from local.world import World
-from tests.e2e.cli.conftest import CLUSTER, Desk, call
+from tests.e2e.cli.conftest import CLUSTER, Shell, call
 from tests.e2e.cli.output_schema import assert_follows_schema
 from tests.e2e.cli.test_cli_node_groups import auto_scaling_group
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A cluster with running pods, a pending one, and a node group."""
-    folder = tmp_path_factory.mktemp("desk")
+    folder = tmp_path_factory.mktemp("shell")
     with World(cluster=CLUSTER) as world:
-        desk = Desk(world, folder / "kubeconfig")
-        desk.kubeconfig.write_text(world.kubectl_config())
-        auto_scaling_group(desk, "licences", tags={})
+        shell = Shell(world, folder / "kubeconfig")
+        shell.kubeconfig.write_text(world.kubectl_config())
+        auto_scaling_group(shell, "licences", tags={})
         world.apply("cli/demo/manifests/spot-default.yaml")
         world.scale("default", "inflate", 3)
         world.run_until_idle()
-        yield desk
+        yield shell
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "resume",
     ],
 )
-def test_what_is_read_of_a_cluster_follows_its_schema(arguments: str, desk: Desk) -> None:
-    (node, *_), (claim, *_) = desk.world.nodes(), desk.world.claims()
+def test_what_is_read_of_a_cluster_follows_its_schema(arguments: str, shell: Shell) -> None:
+    (node, *_), (claim, *_) = shell.world.nodes(), shell.world.claims()
     words = [
         {"NODE": node["metadata"]["name"], "CLAIM": claim["metadata"]["name"]}.get(a, a) for a in arguments.split()
     ]
     if words == ["preflight"]:
-        done = call("preflight", CLUSTER, "--region", "us-east-1", "--json", env={"KUBECONFIG": str(desk.kubeconfig)})
+        done = call("preflight", CLUSTER, "--region", "us-east-1", "--json", env={"KUBECONFIG": str(shell.kubeconfig)})
     else:
-        done = desk.tenon(*words, "--json")
+        done = shell.tenon(*words, "--json")
     assert done.code in {0, 1}, done.err
     assert done.json
     if isinstance(done.json, dict):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 TAG = "k8s.io/cluster-autoscaler/"
 
 
-def auto_scaling_group(desk: Desk, name: str, *, cluster: str = CLUSTER, tags: Mapping[str, str] | None = None) -> None:
+def auto_scaling_group(
+    shell: Shell, name: str, *, cluster: str = CLUSTER, tags: Mapping[str, str] | None = None
+) -> None:
     """A group of one m5.large, of at most four, that Cluster Autoscaler would find."""
     ec2 = boto3.client("ec2")
     (image, *_) = ec2.describe_images(Owners=["amazon"])["Images"]
@@ -23,7 +25,7 @@ def auto_scaling_group(desk: Desk, name: str, *, cluster: str = CLUSTER, tags: M
         LaunchTemplateName=f"{name}-template",
         LaunchTemplateData={"InstanceType": "m5.large", "ImageId": image["ImageId"]},
     )
-    subnet = next(iter(desk.world.aws.account.subnets.values()))
+    subnet = next(iter(shell.world.aws.account.subnets.values()))
     create: Any = boto3.client("autoscaling").create_auto_scaling_group
     create(
         AutoScalingGroupName=name,
@@ -46,25 +48,25 @@ def auto_scaling_group(desk: Desk, name: str, *, cluster: str = CLUSTER, tags: M
 
 
 @pytest.fixture
-def grouped(desk: Desk) -> Desk:
+def grouped(shell: Shell) -> Shell:
     """A cluster with a tagged group, a managed node group, and the group of another cluster."""
     role = boto3.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
     boto3.client("eks").create_nodegroup(
         clusterName=CLUSTER,
         nodegroupName="system",
         nodeRole=role,
-        subnets=[next(iter(desk.world.aws.account.subnets.values()))],
+        subnets=[next(iter(shell.world.aws.account.subnets.values()))],
         instanceTypes=["m5.large"],
         scalingConfig={"minSize": 0, "maxSize": 4, "desiredSize": 0},
         labels={"tier": "system"},
         taints=[{"key": "CriticalAddonsOnly", "value": "true", "effect": "NO_SCHEDULE"}],
     )
-    auto_scaling_group(desk, "licences", tags={f"{TAG}node-template/taint/licence": "sap"})
-    auto_scaling_group(desk, "foreign", cluster="another")
-    return desk
+    auto_scaling_group(shell, "licences", tags={f"{TAG}node-template/taint/licence": "sap"})
+    auto_scaling_group(shell, "foreign", cluster="another")
+    return shell
 
 
-def test_groups_are_shown_with_the_node_that_they_would_add(grouped: Desk) -> None:
+def test_groups_are_shown_with_the_node_that_they_would_add(grouped: Shell) -> None:
     shown = grouped.tenon("node-groups")
     assert shown.code == 0, shown.err
     assert shown.lines[0] == f"{CLUSTER} in us-east-1 · 2 node groups · 0 nodes"
@@ -77,7 +79,7 @@ def test_groups_are_shown_with_the_node_that_they_would_add(grouped: Desk) -> No
     assert '"sap" has no effect' in problem
 
 
-def test_the_same_as_json(grouped: Desk) -> None:
+def test_the_same_as_json(grouped: Shell) -> None:
     groups = {group["managed"] or group["name"]: group for group in grouped.tenon("node-groups", "--json").json}
     system = groups["system"]
     assert system["labels"]["eks.amazonaws.com/nodegroup"] == "system"
@@ -89,7 +91,7 @@ def test_the_same_as_json(grouped: Desk) -> None:
     assert (system["problems"], len(groups["licences"]["problems"])) == ([], 1)
 
 
-def test_a_cluster_without_groups_says_so(desk: Desk) -> None:
-    shown = desk.tenon("node-groups")
+def test_a_cluster_without_groups_says_so(shell: Shell) -> None:
+    shown = shell.tenon("node-groups")
     assert (shown.code, shown.lines[0]) == (0, f"{CLUSTER} in us-east-1 · 0 node groups")
     assert "no Auto Scaling group has Cluster Autoscaler's tags" in shown.out

@@ -10,22 +10,22 @@ import pytest
 
 from local.kubernetes import kinds
 from shared.base import runtime
-from tests.e2e.cli.conftest import CLUSTER, Desk, call
+from tests.e2e.cli.conftest import CLUSTER, Shell, call
 
 if TYPE_CHECKING:
     from local.world import World
 
 
 @pytest.fixture
-def busy(desk: Desk) -> Desk:
+def busy(shell: Shell) -> Shell:
     """Five replicas running on machines of their own."""
-    desk.world.apply("cli/demo/manifests/spot-default.yaml")
-    desk.world.scale("default", "inflate", 5)
-    desk.world.run_until_idle()
-    return desk
+    shell.world.apply("cli/demo/manifests/spot-default.yaml")
+    shell.world.scale("default", "inflate", 5)
+    shell.world.run_until_idle()
+    return shell
 
 
-def test_once_it_shows_every_node_with_price_and_requested_share(busy: Desk) -> None:
+def test_once_it_shows_every_node_with_price_and_requested_share(busy: Shell) -> None:
     shown = busy.tenon("nodes", "--once", "-l", "karpenter.sh/nodepool=default")
     assert shown.code == 0, shown.err
     names = [n["metadata"]["name"].partition(".")[0] for n in busy.world.nodes()]
@@ -44,7 +44,7 @@ def test_once_it_shows_every_node_with_price_and_requested_share(busy: Desk) -> 
     assert {n["state"] for n in plain["nodes"]} == {"ready"}
 
 
-def test_nodes_are_filtered_and_sorted(busy: Desk) -> None:
+def test_nodes_are_filtered_and_sorted(busy: Shell) -> None:
     world = busy.world
     every = busy.tenon("nodes", "--json", "--sort", "-cpu").json["nodes"]
     assert [n["cpu"] for n in every] == sorted((n["cpu"] for n in every), reverse=True)
@@ -63,7 +63,7 @@ def test_invalid_options_are_reported_in_one_line(arguments: list[str], message:
     assert done.err.count("\n") == 1
 
 
-def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
+def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:
     world = busy.world
     world.scale("default", "inflate", 0)
     frames = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.world import World
-    from tests.e2e.cli.conftest import CommandResult, Desk
+    from tests.e2e.cli.conftest import CommandResult, Shell
 
 READING = ("Describe", "Get", "List", "Query", "Head")
 
@@ -125,13 +125,13 @@ def _state(world: World) -> Any:  # noqa: ANN401 (plain values)
     return version, [i.id for i in world.instances()], world.aws.queues.empty()
 
 
-def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
-    world = desk.world
+def test_in_a_live_cluster_it_plans_and_changes_nothing(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     before, calls = _state(world), len(world.timeline.of("call"))
-    result = desk.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
+    result = shell.tenon("plan", "--what-if", "deployment/inflate=12", "--json")
     assert result.code == 0, result.err
     plain = result.json
     assert plain["cluster"] == "demo in us-east-1"
@@ -141,10 +141,10 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
         == 7
     )
     assert {c["cheapest"]["capacityType"] for c in plain["launches"]["nodeClaims"]} == {"spot"}
-    shown = desk.tenon("plan", "--what-if", "deployment/inflate=12").out
+    shown = shell.tenon("plan", "--what-if", "deployment/inflate=12").out
     assert re.search(r"volumes: \$0\.\d+/h more, which decisions count", shown)
-    assert re.search(r"volumes +\$0\.\d+/h a node", desk.tenon("explain", "nodepool", "default").out)
-    lost = desk.tenon("plan", "--without", "spot")
+    assert re.search(r"volumes +\$0\.\d+/h a node", shell.tenon("explain", "nodepool", "default").out)
+    lost = shell.tenon("plan", "--without", "spot")
     assert lost.code == 0, lost.err
     assert "Can't schedule 5 pods" in lost.out
     world.settle()
@@ -152,11 +152,11 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(desk: Desk) -> None:
     assert all(h.name.split()[1].startswith(READING) for h in world.timeline.of("call")[calls:])
 
 
-def test_the_cluster_does_what_was_planned(desk: Desk) -> None:
-    world = desk.world
+def test_the_cluster_does_what_was_planned(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.run_until_idle()
-    planned = desk.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json
+    planned = shell.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json
     world.scale("default", "inflate", 5)
     world.run_until_idle()
     machines = sorted((c["cheapest"]["instanceType"], len(c["pods"])) for c in planned["launches"]["nodeClaims"])

@@ -61,8 +61,8 @@ class Account:
         world.apply([AGENT, NO_TAINTS])
 
     def preflight(self, *arguments: str, name: str = CLUSTER) -> CommandResult:
-        at_desk = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
-        with runtime.using(at_desk):
+        in_shell = runtime.Runtime(environ=os.environ, now=self.world.clock.now, sleep=self.world.clock.sleep)
+        with runtime.using(in_shell):
             return call("preflight", name, "--relay", "pod", *arguments, env={"KUBECONFIG": str(self.kubeconfig)})
 
     def findings(self, *arguments: str) -> list[dict[str, str]]:

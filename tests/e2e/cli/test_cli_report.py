@@ -27,7 +27,7 @@ from cli.report.recording import (
 from cli.report.traffic import RecordedTraffic
 from cli.traffic.cross_zone import ServiceTraffic
 from tests.e2e.chromium import needs_chromium
-from tests.e2e.cli.conftest import CommandResult, Desk, call
+from tests.e2e.cli.conftest import CommandResult, Shell, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,8 +278,8 @@ def test_the_demo_records_a_run_and_its_page(tmp_path: Path) -> None:
     assert (tmp_path / "again.html").read_text() == html.read_text()
 
 
-def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Path) -> None:
-    world = desk.world
+def test_a_live_cluster_is_reported_by_its_decision_log(shell: Shell, tmp_path: Path) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
     world.run_until_idle()
@@ -288,7 +288,7 @@ def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Pa
     world.scale("default", "inflate", 2)
     world.run_until_idle()
     html = tmp_path / "cluster.html"
-    result: CommandResult = desk.tenon("report", "-o", str(html), "--days", "0.1")
+    result: CommandResult = shell.tenon("report", "-o", str(html), "--days", "0.1")
     assert result.code == 0, result.err
     assert "decisions" in result.out
     text = html.read_text()

@@ -10,7 +10,7 @@ import boto3
 
 from cli.status import interruption_feed
 from infra import function_sizes, resource_names
-from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
 
-def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
-    desk.world.apply(MANIFEST)
-    desk.world.run_until_idle()
-    shown = desk.tenon("status")
+def test_a_healthy_deployment_exits_with_0(shell: Shell) -> None:
+    shell.world.apply(MANIFEST)
+    shell.world.run_until_idle()
+    shown = shell.tenon("status")
     assert shown.code == 0, shown.out + shown.err
     assert shown.lines[0] == f"{CLUSTER} · healthy"
     functions = set(function_sizes.FUNCTIONS) - {function_sizes.RELAY}  # which is a pod here
@@ -29,19 +29,19 @@ def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
         assert any(line.split()[:1] == [name] for line in shown.lines), name
 
 
-def interruption_queue(desk: Desk) -> tuple[list[str], list[str]]:
+def interruption_queue(shell: Shell) -> tuple[list[str], list[str]]:
     """The feed's problems in JSON, and the lines that the table has."""
-    problems = desk.tenon("status", "--json").json["interruption_feed"]["problems"]
-    shown = desk.tenon("status")
+    problems = shell.tenon("status", "--json").json["interruption_feed"]["problems"]
+    shown = shell.tenon("status")
     assert shown.code == (1 if problems else 0), shown.out
     return problems, [line for line in shown.lines if line.startswith("  interruption queue: ")]
 
 
-def test_the_interruption_queue_is_fed_and_the_last_event_is_shown(desk: Desk) -> None:
-    problems, lines = interruption_queue(desk)
+def test_the_interruption_queue_is_fed_and_the_last_event_is_shown(shell: Shell) -> None:
+    problems, lines = interruption_queue(shell)
     assert problems == []
     assert lines == ["  interruption queue: every rule of AWS's events sends to it; no event in 14 days"]
-    hour = desk.world.clock.now() - timedelta(hours=3)
+    hour = shell.world.clock.now() - timedelta(hours=3)
     boto3.client("cloudwatch").put_metric_data(
         Namespace="AWS/Events",
         MetricData=[
@@ -53,11 +53,11 @@ def test_the_interruption_queue_is_fed_and_the_last_event_is_shown(desk: Desk) -
             }
         ],
     )
-    _, (line,) = interruption_queue(desk)
+    _, (line,) = interruption_queue(shell)
     assert re.search(r"last event (2h\d+m|3h\d*m?|4h) ago$", line), line
 
 
-def test_an_interruption_queue_that_is_not_fed_says_what_is_wrong(desk: Desk) -> None:
+def test_an_interruption_queue_that_is_not_fed_says_what_is_wrong(shell: Shell) -> None:
     events, sqs = boto3.client("events"), boto3.client("sqs")
     rules = {id_: resource_names.rule(CLUSTER, id_) for id_ in interruption_feed.RULES}
     events.disable_rule(Name=rules["Rebalance"])
@@ -65,7 +65,7 @@ def test_an_interruption_queue_that_is_not_fed_says_what_is_wrong(desk: Desk) ->
         targets = events.list_targets_by_rule(Rule=rules[id_])["Targets"]
         events.remove_targets(Rule=rules[id_], Ids=[target["Id"] for target in targets])
     events.delete_rule(Name=rules["Health"])
-    problems, lines = interruption_queue(desk)
+    problems, lines = interruption_queue(shell)
     assert problems == [
         f"rule {rules['Rebalance']} is disabled",
         f"rule {rules['StateChange']} doesn't target the queue",
@@ -74,23 +74,23 @@ def test_an_interruption_queue_that_is_not_fed_says_what_is_wrong(desk: Desk) ->
     assert lines == [f"  interruption queue: {problem}" for problem in problems]
     url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "interruption", fifo=False))["QueueUrl"]
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": ""})
-    problems, _ = interruption_queue(desk)
+    problems, _ = interruption_queue(shell)
     assert f"the queue's policy doesn't allow rule {rules['SpotInterruption']}" in problems
 
 
-def test_a_dead_letter_is_shown_and_exits_with_1(desk: Desk) -> None:
+def test_a_dead_letter_is_shown_and_exits_with_1(shell: Shell) -> None:
     sqs = boto3.client("sqs")
     url = sqs.get_queue_url(QueueName=resource_names.queue(CLUSTER, "termination", fifo=False))["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="garbage")
-    desk.world.run_until_idle()
-    result = desk.tenon("status", "--json")
+    shell.world.run_until_idle()
+    result = shell.tenon("status", "--json")
     assert result.code == 1
     (queue,) = (q for q in result.json["queues"] if q["name"] == "termination")
     assert (queue["waiting"], queue["dead"]) == (0, 1)
     assert result.json["well"] is False
 
 
-def test_an_active_alarm_is_shown_with_its_runbook(desk: Desk) -> None:
+def test_an_active_alarm_is_shown_with_its_runbook(shell: Shell) -> None:
     name = resource_names.name(CLUSTER, "pods-waiting", longest=255)
     cloudwatch = boto3.client("cloudwatch")
     cloudwatch.put_metric_alarm(
@@ -105,12 +105,12 @@ def test_an_active_alarm_is_shown_with_its_runbook(desk: Desk) -> None:
         Statistic="Maximum",
     )
     cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
-    shown = desk.tenon("status")
+    shown = shell.tenon("status")
     assert shown.code == 1
     assert any("pods-waiting" in line and "docs/runbooks.md#pods-waiting" in line for line in shown.lines)
 
 
-def test_the_conditions_of_an_unready_node_class_are_shown(desk: Desk, tmp_path: Path) -> None:
+def test_the_conditions_of_an_unready_node_class_are_shown(shell: Shell, tmp_path: Path) -> None:
     manifest = tmp_path / "class.yaml"
     manifest.write_text(
         """
@@ -123,17 +123,17 @@ spec:
   securityGroupSelectorTerms: [{tags: {absent: such}}]
 """
     )
-    desk.world.apply(str(manifest))
-    desk.world.run_until_idle()
-    result = desk.tenon("status", "--json")
+    shell.world.apply(str(manifest))
+    shell.world.run_until_idle()
+    result = shell.tenon("status", "--json")
     assert result.code == 1
     wrong = {u["condition"]: u for u in result.json["unready"] if u["name"] == "nowhere"}
     assert "SubnetsReady" in wrong
     assert "SecurityGroupsReady" in wrong
 
 
-def test_a_missing_function_is_shown_in_its_place(desk: Desk) -> None:
+def test_a_missing_function_is_shown_in_its_place(shell: Shell) -> None:
     boto3.client("lambda").delete_function(FunctionName=resource_names.function(CLUSTER, "catalog"))
-    shown = desk.tenon("status")
+    shown = shell.tenon("status")
     assert shown.code == 1
     assert any(line.split()[:1] == ["catalog"] and "not deployed" in line for line in shown.lines)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from local.world import World
-    from tests.e2e.cli.conftest import CommandResult, Desk
+    from tests.e2e.cli.conftest import CommandResult, Shell
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 SPREAD = {
@@ -60,13 +60,13 @@ def by_zone(world: World) -> list[int]:
     return sorted((pods.count(z) for z in set(pods)), reverse=True)
 
 
-def test_a_plan_says_which_share_crosses_zones_now_and_after(desk: Desk) -> None:
-    spread_deployment(desk.world, 2)
-    desk.world.apply(
+def test_a_plan_says_which_share_crosses_zones_now_and_after(shell: Shell) -> None:
+    spread_deployment(shell.world, 2)
+    shell.world.apply(
         [service("web"), service("near", trafficDistribution="PreferClose"), service("h", clusterIP="None")]
     )
-    assert by_zone(desk.world) == [1, 1]
-    traffic = desk.tenon("plan", "--what-if", "deployment/web=3", "--json").json["crossZoneTraffic"]
+    assert by_zone(shell.world) == [1, 1]
+    traffic = shell.tenon("plan", "--what-if", "deployment/web=3", "--json").json["crossZoneTraffic"]
     assert traffic["problem"] is None
     assert traffic["usdPerCrossingTb"] == 20
     assert traffic["shareBefore"] == pytest.approx(1 / 4), "a half of one Service's, nothing of the other's"
@@ -85,7 +85,7 @@ def test_a_plan_says_which_share_crosses_zones_now_and_after(desk: Desk) -> None
         "sameZoneLoad": 1.0,
     }
     assert (near["routing"], near["shareBefore"], near["shareAfter"]) == ("SameZone", 0, 0)
-    shown = desk.tenon("plan", "--what-if", "deployment/web=3")
+    shown = shell.tenon("plan", "--what-if", "deployment/web=3")
     assert (
         "cross-zone traffic: 25% of evenly distributed Service traffic crosses zones now, 33% after this plan "
         "($20 per TB that crosses)"
@@ -93,14 +93,14 @@ def test_a_plan_says_which_share_crosses_zones_now_and_after(desk: Desk) -> None
     (row,) = [line.split() for line in shown.lines if "default/web" in line]
     assert row == ["default/web", "3", "50%", "67%", "$13.33", "0%,", "busiest", "endpoint", "×", "1.0"]
     assert "default/near" not in shown.out
-    assert "after this plan" not in desk.tenon("plan").out
+    assert "after this plan" not in shell.tenon("plan").out
 
 
-def test_pods_of_a_lost_zone_count_where_they_are_rescheduled(desk: Desk) -> None:
-    spread_deployment(desk.world, 3)
-    desk.world.apply(service("web"))
-    zone = desk.world.nodes()[0]["metadata"]["labels"]["topology.kubernetes.io/zone"]
-    result = desk.tenon("plan", "--without", zone, "--json")
+def test_pods_of_a_lost_zone_count_where_they_are_rescheduled(shell: Shell) -> None:
+    spread_deployment(shell.world, 3)
+    shell.world.apply(service("web"))
+    zone = shell.world.nodes()[0]["metadata"]["labels"]["topology.kubernetes.io/zone"]
+    result = shell.tenon("plan", "--without", zone, "--json")
     assert result.code == 0, result.err
     (web,) = result.json["crossZoneTraffic"]["services"]
     unschedulable = len(result.json["launches"]["errors"])
@@ -129,14 +129,14 @@ def test_pods_of_consolidated_nodes_count_where_they_find_room(
     assert 0 < traffic["shareAfter"] < 1
 
 
-def test_services_that_may_not_be_listed_leave_the_rest_as_it_is(desk: Desk, tmp_path: Path) -> None:
-    spread_deployment(desk.world, 2)
-    desk.world.apply(service("web"))
+def test_services_that_may_not_be_listed_leave_the_rest_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    spread_deployment(shell.world, 2)
+    shell.world.apply(service("web"))
     denied = Fault(
         status=403, code="Forbidden", message='services is forbidden: User "me" cannot list resource "services"'
     )
-    desk.world.faults.inject_kubernetes("GET", "/api/v1/services", denied, times=100)
-    plan = desk.tenon("plan", "--what-if", "deployment/web=3")
+    shell.world.faults.inject_kubernetes("GET", "/api/v1/services", denied, times=100)
+    plan = shell.tenon("plan", "--what-if", "deployment/web=3")
     assert plan.code == 0, plan.err
     (line,) = [line for line in plan.lines if "cross-zone traffic" in line]
     assert re.match(
@@ -144,22 +144,22 @@ def test_services_that_may_not_be_listed_leave_the_rest_as_it_is(desk: Desk, tmp
     )
     assert "Traffic between zones" not in plan.out
     assert plan.lines[-1].startswith("2 → 3 nodes")
-    traffic = desk.tenon("plan", "--json").json["crossZoneTraffic"]
+    traffic = shell.tenon("plan", "--json").json["crossZoneTraffic"]
     assert "403 Forbidden" in traffic["problem"]
     assert (traffic["shareBefore"], traffic["shareAfter"], traffic["services"]) == (None, None, [])
     html = tmp_path / "cluster.html"
-    report = desk.tenon("report", "-o", str(html))
+    report = shell.tenon("report", "-o", str(html))
     assert report.code == 0, report.err
     assert "Not known: Services can&#x27;t be read: 403 Forbidden: services is forbidden" in html.read_text()
 
 
-def test_a_report_has_the_services_whose_traffic_crosses_zones(desk: Desk, tmp_path: Path) -> None:
-    spread_deployment(desk.world, 3)
+def test_a_report_has_the_services_whose_traffic_crosses_zones(shell: Shell, tmp_path: Path) -> None:
+    spread_deployment(shell.world, 3)
     html = tmp_path / "cluster.html"
-    assert desk.tenon("report", "-o", str(html)).code == 0
+    assert shell.tenon("report", "-o", str(html)).code == 0
     assert "No Service with a selector has ready endpoints." in html.read_text()
-    desk.world.apply([service("web"), service("near", trafficDistribution="PreferClose")])
-    assert desk.tenon("report", "-o", str(html)).code == 0
+    shell.world.apply([service("web"), service("near", trafficDistribution="PreferClose")])
+    assert shell.tenon("report", "-o", str(html)).code == 0
     text = html.read_text()
     assert "33% of Service traffic crosses zones" in text
     assert "$20 per TB that crosses" in text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.world import Options, World
-from tests.e2e.interruptions.rig import small_nodes
+from tests.e2e.interruptions.environment import small_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

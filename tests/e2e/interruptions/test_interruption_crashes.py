@@ -10,7 +10,7 @@ from infra import function_sizes
 from local.faults import Fault
 from local.world import World
 from local.world.options import Options
-from tests.e2e.interruptions.rig import (
+from tests.e2e.interruptions.environment import (
     SPOT,
     assert_no_failures,
     deployment,

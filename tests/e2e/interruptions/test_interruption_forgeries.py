@@ -10,7 +10,7 @@ import pytest
 
 from local.faults import Fault
 from local.world.sample_objects import budget
-from tests.e2e.interruptions.rig import (
+from tests.e2e.interruptions.environment import (
     REBALANCE,
     RESERVED,
     SPOT,

@@ -12,7 +12,7 @@ from local.kubernetes import kinds
 from local.world import World
 from local.world.options import Options
 from local.world.sample_objects import budget
-from tests.e2e.interruptions.rig import (
+from tests.e2e.interruptions.environment import (
     RESERVED,
     SPOT,
     STATE,

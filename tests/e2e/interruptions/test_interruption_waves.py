@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.world.sample_objects import budget
-from tests.e2e.interruptions.rig import (
+from tests.e2e.interruptions.environment import (
     GRACE,
     SPOT,
     STATE,

@@ -9,7 +9,7 @@ import pytest
 
 from local.kubernetes import kinds
 from local.world import World
-from tests.e2e.interruptions.rig import (
+from tests.e2e.interruptions.environment import (
     claim_annotations,
     deployment,
     fill,

@@ -34,8 +34,8 @@ def cluster() -> Iterator[ShadowCluster]:
 
 
 def tenon(cluster: ShadowCluster, *arguments: str) -> CommandResult:
-    at_desk = runtime.Runtime(environ=os.environ, now=cluster.clock.now, sleep=cluster.clock.sleep)
-    with runtime.using(at_desk):
+    in_shell = runtime.Runtime(environ=os.environ, now=cluster.clock.now, sleep=cluster.clock.sleep)
+    with runtime.using(in_shell):
         return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": "/nowhere"})
 
 
@@ -93,8 +93,8 @@ def test_status_knows_shadow_mode(cluster: ShadowCluster) -> None:
 
 
 def test_without_a_deployment_the_error_says_how_to_deploy(cluster: ShadowCluster) -> None:
-    at_desk = runtime.Runtime(environ=os.environ, now=cluster.clock.now, sleep=cluster.clock.sleep)
-    with runtime.using(at_desk):
+    in_shell = runtime.Runtime(environ=os.environ, now=cluster.clock.now, sleep=cluster.clock.sleep)
+    with runtime.using(in_shell):
         missing = call("shadow", "report", "--cluster", "elsewhere", env={"KUBECONFIG": "/nowhere"})
     assert missing.code == 1
     assert "-c mode=shadow" in missing.err

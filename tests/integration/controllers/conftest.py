@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.controllers.rig import Rig
+from tests.integration.controllers.environment import Environment
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def env() -> Environment:
+    return Environment()

@@ -9,21 +9,21 @@ import pytest
 from local.kubernetes import kinds
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.rig import Json, Rig
+    from tests.integration.controllers.environment import Environment, Json
 
 ZONE = "topology.kubernetes.io/zone"
 EBS = "ebs.csi.aws.com"
 
 
-def storage_class(rig: Rig, *, mode: str = "WaitForFirstConsumer", zones: tuple[str, ...] = ()) -> None:
+def storage_class(env: Environment, *, mode: str = "WaitForFirstConsumer", zones: tuple[str, ...] = ()) -> None:
     terms = [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]}] if zones else []
-    rig.store.create(
+    env.store.create(
         kinds.STORAGE_CLASSES,
         {"metadata": {"name": "gp3"}, "provisioner": EBS, "volumeBindingMode": mode, "allowedTopologies": terms},
     )
 
 
-def claim(rig: Rig, name: str, **spec: object) -> Json:
+def claim(env: Environment, name: str, **spec: object) -> Json:
     body = {
         "metadata": {"name": name},
         "spec": {
@@ -33,7 +33,7 @@ def claim(rig: Rig, name: str, **spec: object) -> Json:
             **spec,
         },
     }
-    return rig.store.create(kinds.PERSISTENT_VOLUME_CLAIMS, body, namespace="default")
+    return env.store.create(kinds.PERSISTENT_VOLUME_CLAIMS, body, namespace="default")
 
 
 def mounting(name: str) -> list[Json]:
@@ -41,13 +41,13 @@ def mounting(name: str) -> list[Json]:
 
 
 @pytest.fixture
-def zones(rig: Rig) -> Rig:
+def zones(env: Environment) -> Environment:
     for zone in "ab":
-        rig.node(f"n-{zone}", zone=zone)
-    return rig
+        env.node(f"n-{zone}", zone=zone)
+    return env
 
 
-def test_a_claim_that_waits_gets_its_volume_in_the_zone_of_its_first_pod(zones: Rig) -> None:
+def test_a_claim_that_waits_gets_its_volume_in_the_zone_of_its_first_pod(zones: Environment) -> None:
     storage_class(zones)
     claim(zones, "data")
     zones.settle()
@@ -66,7 +66,7 @@ def test_a_claim_that_waits_gets_its_volume_in_the_zone_of_its_first_pod(zones: 
     assert term == {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}
 
 
-def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Rig) -> None:
+def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Environment) -> None:
     storage_class(zones)
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"), nodeSelector={ZONE: "b"})
@@ -82,7 +82,7 @@ def test_a_pod_is_scheduled_in_the_zone_of_its_volume(zones: Rig) -> None:
     assert zones.node_of("db2") == "n-b2"
 
 
-def test_allowed_topologies_limit_the_zones_of_volumes(zones: Rig) -> None:
+def test_allowed_topologies_limit_the_zones_of_volumes(zones: Environment) -> None:
     storage_class(zones, zones=("b",))
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"))
@@ -90,7 +90,7 @@ def test_allowed_topologies_limit_the_zones_of_volumes(zones: Rig) -> None:
     assert zones.node_of("db") == "n-b"
 
 
-def test_an_immediate_claim_has_its_volume_before_any_pod(zones: Rig) -> None:
+def test_an_immediate_claim_has_its_volume_before_any_pod(zones: Environment) -> None:
     storage_class(zones, mode="Immediate", zones=("a",))
     claim(zones, "data")
     zones.settle()
@@ -107,7 +107,7 @@ def test_an_immediate_claim_has_its_volume_before_any_pod(zones: Rig) -> None:
         (True, "pod has unbound immediate PersistentVolumeClaims"),
     ],
 )
-def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Rig, reason: str, *, exists: bool) -> None:
+def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Environment, reason: str, *, exists: bool) -> None:
     if exists:
         claim(zones, "data", storageClassName="missing")
     zones.pod("db", volumes=mounting("data"))
@@ -115,19 +115,19 @@ def test_a_claim_without_a_volume_makes_its_pod_unschedulable(zones: Rig, reason
     assert zones.unschedulable_reason("db")[1] == f"0/2 nodes are available: {reason}"
 
 
-def test_a_nodes_volume_limit_holds(rig: Rig) -> None:
-    storage_class(rig)
-    rig.machine("n1", max_volumes=2)
+def test_a_nodes_volume_limit_holds(env: Environment) -> None:
+    storage_class(env)
+    env.machine("n1", max_volumes=2)
     for i in range(3):
-        claim(rig, f"data-{i}")
-        rig.pod(f"db-{i}", volumes=mounting(f"data-{i}"))
-    rig.settle()
-    assert sum(bool(p["spec"].get("nodeName")) for p in rig.pods()) == 2
-    waiting = next(p["metadata"]["name"] for p in rig.pods() if not p["spec"].get("nodeName"))
-    assert rig.unschedulable_reason(waiting)[0] == "Unschedulable"
+        claim(env, f"data-{i}")
+        env.pod(f"db-{i}", volumes=mounting(f"data-{i}"))
+    env.settle()
+    assert sum(bool(p["spec"].get("nodeName")) for p in env.pods()) == 2
+    waiting = next(p["metadata"]["name"] for p in env.pods() if not p["spec"].get("nodeName"))
+    assert env.unschedulable_reason(waiting)[0] == "Unschedulable"
 
 
-def test_a_volume_is_detached_some_time_after_its_last_pod(zones: Rig) -> None:
+def test_a_volume_is_detached_some_time_after_its_last_pod(zones: Environment) -> None:
     storage_class(zones)
     claim(zones, "data")
     zones.pod("db", volumes=mounting("data"))
@@ -142,7 +142,7 @@ def test_a_volume_is_detached_some_time_after_its_last_pod(zones: Rig) -> None:
     assert not zones.store.list(kinds.VOLUME_ATTACHMENTS)
 
 
-def test_a_generic_ephemeral_volume_comes_and_goes_with_its_pod(zones: Rig) -> None:
+def test_a_generic_ephemeral_volume_comes_and_goes_with_its_pod(zones: Environment) -> None:
     storage_class(zones)
     spec = {
         "storageClassName": "gp3",

@@ -8,7 +8,7 @@ import pytest
 
 from local.aws.cloud import Cloud
 from local.clock import Clock
-from tests.integration.local_aws.rig import START, Probe, Rig
+from tests.integration.local_aws.environment import START, Environment, Probe
 from tests.integration.local_aws.worker_groups import Groups
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def env(tmp_path: Path) -> Iterator[Environment]:
     clock, probe = Clock(START), Probe()
     module = types.ModuleType("tenon_probe")
     module.handle = probe.handle  # type: ignore[attr-defined]  # a module made here
     sys.modules["tenon_probe"] = module
     try:
         with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
-            yield Rig(cloud=cloud, clock=clock, probe=probe, folder=tmp_path)
+            yield Environment(cloud=cloud, clock=clock, probe=probe, folder=tmp_path)
     finally:
         del sys.modules["tenon_probe"]
 
 
 @pytest.fixture
-def groups(rig: Rig) -> Groups:
-    return Groups(rig)
+def groups(env: Environment) -> Groups:
+    return Groups(env)

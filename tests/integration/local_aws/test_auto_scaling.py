@@ -14,18 +14,18 @@ from local.aws.iam_enforcement import credentials
 from tests.integration.local_aws.worker_groups import GROUP, KIND, QUICK, SOON, error_of
 
 if TYPE_CHECKING:
-    from tests.integration.local_aws.rig import Rig
+    from tests.integration.local_aws.environment import Environment
     from tests.integration.local_aws.worker_groups import Groups
 
 
-def test_instances_come_seconds_later_one_to_a_zone(groups: Groups, rig: Rig) -> None:
+def test_instances_come_seconds_later_one_to_a_zone(groups: Groups, env: Environment) -> None:
     groups.create(desired=3)
     assert groups.states() == []
-    rig.run_for(QUICK)
+    env.run_for(QUICK)
     assert groups.running() == 0
-    rig.run_for(timedelta(seconds=3.5))
+    env.run_for(timedelta(seconds=3.5))
     assert groups.states() == ["Pending"] * 3
-    rig.run_for(SOON)
+    env.run_for(SOON)
     group = groups.described()
     assert groups.states() == ["InService"] * 3
     assert len({instance["AvailabilityZone"] for instance in group["Instances"]}) == 3
@@ -34,25 +34,25 @@ def test_instances_come_seconds_later_one_to_a_zone(groups: Groups, rig: Rig) ->
     assert [activity["StatusCode"] for activity in groups.activities()] == ["Successful"] * 3
 
 
-def test_instances_have_the_tags_that_are_propagated(groups: Groups, rig: Rig) -> None:
+def test_instances_have_the_tags_that_are_propagated(groups: Groups, env: Environment) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     ((instance,),) = (r["Instances"] for r in groups.ec2.describe_instances()["Reservations"])
     tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
     assert (tags["aws:autoscaling:groupName"], tags["team"]) == (GROUP, "a")
     assert "hidden" not in tags
 
 
-def test_a_scale_in_takes_from_the_fullest_zone(groups: Groups, rig: Rig) -> None:
+def test_a_scale_in_takes_from_the_fullest_zone(groups: Groups, env: Environment) -> None:
     groups.create(desired=4)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     counts = Counter(i["AvailabilityZone"] for i in groups.described()["Instances"])
     ((fullest, _),) = counts.most_common(1)
     groups.scale(3)
-    rig.run_for(timedelta(seconds=6))
+    env.run_for(timedelta(seconds=6))
     (leaving,) = (i for i in groups.described()["Instances"] if i["LifecycleState"] == "Terminating")
     assert leaving["AvailabilityZone"] == fullest
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     assert groups.states() == ["InService"] * 3
     assert groups.activities()[0]["Description"] == f"Terminating EC2 instance: {leaving['InstanceId']}"
 
@@ -79,9 +79,9 @@ def test_an_update_outside_its_own_bounds_changes_nothing(groups: Groups) -> Non
     assert (group["MinSize"], group["DesiredCapacity"], group["MaxSize"]) == (0, 1, 4)
 
 
-def test_a_terminated_instance_shrinks_the_group_or_is_replaced(groups: Groups, rig: Rig) -> None:
+def test_a_terminated_instance_shrinks_the_group_or_is_replaced(groups: Groups, env: Environment) -> None:
     groups.create(minimum=1, desired=2)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     terminate = groups.api.terminate_instance_in_auto_scaling_group
     first, second = groups.ids()
     answer = terminate(InstanceId=first, ShouldDecrementDesiredCapacity=True)
@@ -92,7 +92,7 @@ def test_a_terminated_instance_shrinks_the_group_or_is_replaced(groups: Groups, 
     code, message = error_of(terminate, InstanceId=second, ShouldDecrementDesiredCapacity=True)
     assert (code, message[:44]) == ("ValidationError", "Currently, desiredSize equals minSize (1). T")
     terminate(InstanceId=second, ShouldDecrementDesiredCapacity=False)
-    rig.run_for(timedelta(seconds=30))
+    env.run_for(timedelta(seconds=30))
     (third,) = groups.ids()
     assert third not in (first, second)
     assert (groups.states(), groups.described()["DesiredCapacity"]) == (["InService"], 1)
@@ -100,37 +100,37 @@ def test_a_terminated_instance_shrinks_the_group_or_is_replaced(groups: Groups, 
     assert unknown[1] == f"Instance Id not found - No managed instance found for instance ID: {first}"
 
 
-def test_without_capacity_the_desired_capacity_stays_and_launches_back_off(groups: Groups, rig: Rig) -> None:
-    rig.cloud.capacity.set("on-demand", KIND, "*", 0)
+def test_without_capacity_the_desired_capacity_stays_and_launches_back_off(groups: Groups, env: Environment) -> None:
+    env.cloud.capacity.set("on-demand", KIND, "*", 0)
     groups.create(desired=2)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert (groups.states(), groups.described()["DesiredCapacity"]) == ([], 2)
     failed = groups.activities()
     assert {activity["StatusCode"] for activity in failed} == {"Failed"}
     assert len(failed) == 3  # one attempt in each zone
     assert "do not have sufficient m5.large capacity" in failed[0]["StatusMessage"]
-    rig.run_for(timedelta(minutes=10))
+    env.run_for(timedelta(minutes=10))
     assert len(groups.activities()) == 15  # again after 30, 60, 120 and 240 s
-    rig.cloud.capacity.set("on-demand", KIND, "*", None)
-    rig.run_for(timedelta(minutes=15))
+    env.cloud.capacity.set("on-demand", KIND, "*", None)
+    env.run_for(timedelta(minutes=15))
     assert groups.states() == ["InService"] * 2
 
 
-def test_a_zone_without_capacity_is_passed_over(groups: Groups, rig: Rig) -> None:
-    rig.cloud.capacity.set("on-demand", KIND, "us-east-1a", 0)
+def test_a_zone_without_capacity_is_passed_over(groups: Groups, env: Environment) -> None:
+    env.cloud.capacity.set("on-demand", KIND, "us-east-1a", 0)
     groups.create(desired=2)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert {i["AvailabilityZone"] for i in groups.described()["Instances"]} == {"us-east-1b", "us-east-1c"}
 
 
-def test_an_instance_that_ec2_terminates_is_replaced_after_its_health_check(groups: Groups, rig: Rig) -> None:
+def test_an_instance_that_ec2_terminates_is_replaced_after_its_health_check(groups: Groups, env: Environment) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     (first,) = groups.ids()
     groups.ec2.terminate_instances(InstanceIds=[first])
-    rig.run_for(timedelta(seconds=30))
+    env.run_for(timedelta(seconds=30))
     assert groups.ids() == [first]
-    rig.run_for(timedelta(minutes=1))
+    env.run_for(timedelta(minutes=1))
     (second,) = groups.ids()
     assert second != first
     assert groups.states() == ["InService"]
@@ -138,35 +138,35 @@ def test_an_instance_that_ec2_terminates_is_replaced_after_its_health_check(grou
     assert any("EC2 health check" in cause for cause in causes)
 
 
-def test_an_instance_that_fails_at_boot_is_replaced(groups: Groups, rig: Rig) -> None:
-    rig.cloud.instances.fail_starts(KIND, "*", 1)
+def test_an_instance_that_fails_at_boot_is_replaced(groups: Groups, env: Environment) -> None:
+    env.cloud.instances.fail_starts(KIND, "*", 1)
     groups.create(desired=1)
-    rig.run_for(timedelta(minutes=2))
+    env.run_for(timedelta(minutes=2))
     assert groups.states() == ["InService"]
     (failed,) = (a for a in groups.activities() if a["StatusCode"] == "Failed")
     assert "Client.InternalError" in failed["StatusMessage"]
 
 
-def test_answers_are_as_late_as_those_of_ec2(groups: Groups, rig: Rig) -> None:
+def test_answers_are_as_late_as_those_of_ec2(groups: Groups, env: Environment) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
-    rig.cloud.consistency.lag = timedelta(seconds=5)
+    env.run_for(SOON)
+    env.cloud.consistency.lag = timedelta(seconds=5)
     groups.scale(3)
     assert groups.described()["DesiredCapacity"] == 1
-    rig.run_for(timedelta(seconds=6))
+    env.run_for(timedelta(seconds=6))
     assert (groups.described()["DesiredCapacity"], groups.states()) == (3, ["InService"])
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert groups.states() == ["InService"] * 3
 
 
-def test_a_rebalancing_launches_in_another_zone_first(groups: Groups, rig: Rig) -> None:
-    rig.cloud.auto_scaling.rebalance_after = timedelta(minutes=5)
+def test_a_rebalancing_launches_in_another_zone_first(groups: Groups, env: Environment) -> None:
+    env.cloud.auto_scaling.rebalance_after = timedelta(minutes=5)
     groups.create(desired=1, maximum=1)
-    rig.run_for(timedelta(minutes=4))
+    env.run_for(timedelta(minutes=4))
     (first,) = groups.described()["Instances"]
     counts = []
     for _ in range(30):
-        rig.run_for(timedelta(seconds=5))
+        env.run_for(timedelta(seconds=5))
         counts.append(groups.states().count("InService"))
     (second,) = groups.described()["Instances"]
     assert second["AvailabilityZone"] != first["AvailabilityZone"]
@@ -174,27 +174,27 @@ def test_a_rebalancing_launches_in_another_zone_first(groups: Groups, rig: Rig) 
     assert groups.described()["DesiredCapacity"] == 1
 
 
-def test_protected_instances_stay(groups: Groups, rig: Rig) -> None:
+def test_protected_instances_stay(groups: Groups, env: Environment) -> None:
     groups.create(desired=2)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     kept, _ = groups.ids()
     groups.api.set_instance_protection(AutoScalingGroupName=GROUP, InstanceIds=[kept], ProtectedFromScaleIn=True)
     groups.scale(0)
-    rig.run_for(timedelta(minutes=2))
+    env.run_for(timedelta(minutes=2))
     assert groups.ids() == [kept]
 
 
-def test_a_group_with_instances_is_deleted_only_by_force(groups: Groups, rig: Rig) -> None:
+def test_a_group_with_instances_is_deleted_only_by_force(groups: Groups, env: Environment) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert error_of(groups.api.delete_auto_scaling_group, AutoScalingGroupName=GROUP)[0] == "ResourceInUse"
     groups.api.delete_auto_scaling_group(AutoScalingGroupName=GROUP, ForceDelete=True)
-    rig.run_for(timedelta(minutes=1))
+    env.run_for(timedelta(minutes=1))
     assert groups.running() == 0
     assert groups.api.describe_auto_scaling_groups()["AutoScalingGroups"] == []
 
 
-def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, rig: Rig) -> None:
+def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, env: Environment) -> None:
     eks: Any = boto3.client("eks")
     node_group = eks.create_nodegroup(
         clusterName="demo",
@@ -206,7 +206,7 @@ def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, ri
         scalingConfig={"minSize": 0, "maxSize": 3, "desiredSize": 1},
     )["nodegroup"]
     name = node_group["resources"]["autoScalingGroups"][0]["name"]
-    rig.run_for(SOON)
+    env.run_for(SOON)
     (group,) = groups.api.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"]
     tags = {tag["Key"]: tag["Value"] for tag in group["Tags"]}
     assert tags == {
@@ -217,22 +217,22 @@ def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, ri
         "kubernetes.io/cluster/demo": "owned",
     }
     (first,) = (i["InstanceId"] for i in group["Instances"])
-    assert rig.cloud.instances.running[first].lifecycle == "spot"
-    rig.cloud.instances.interrupt([first])
-    rig.run_for(timedelta(minutes=5))
-    (second,) = rig.cloud.instances.running
+    assert env.cloud.instances.running[first].lifecycle == "spot"
+    env.cloud.instances.interrupt([first])
+    env.run_for(timedelta(minutes=5))
+    (second,) = env.cloud.instances.running
     assert second != first
     eks.update_nodegroup_config(
         clusterName="demo", nodegroupName="spot", scalingConfig={"minSize": 0, "maxSize": 3, "desiredSize": 2}
     )
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert groups.running() == 2
     groups.api.update_auto_scaling_group(AutoScalingGroupName=name, MaxSize=5, DesiredCapacity=3)
-    rig.run_for(SOON)
-    assert {instance.lifecycle for instance in rig.cloud.instances.running.values()} == {"spot"}
+    env.run_for(SOON)
+    assert {instance.lifecycle for instance in env.cloud.instances.running.values()} == {"spot"}
     assert groups.running() == 3
     eks.delete_nodegroup(clusterName="demo", nodegroupName="spot")
-    rig.run_for(timedelta(minutes=1))
+    env.run_for(timedelta(minutes=1))
     assert groups.running() == 0
 
 
@@ -248,9 +248,11 @@ def test_a_spot_group_of_eks_replaces_an_interrupted_instance(groups: Groups, ri
         "PutWarmPool",
     ],
 )
-def test_scaling_is_allowed_by_the_tags_of_the_group(groups: Groups, rig: Rig, operation: str, key: str) -> None:
+def test_scaling_is_allowed_by_the_tags_of_the_group(
+    groups: Groups, env: Environment, operation: str, key: str
+) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     (instance_id,) = groups.ids()
     params = {"AutoScalingGroupName": GROUP, "DesiredCapacity": 2, "InstanceId": instance_id}
 
@@ -262,7 +264,7 @@ def test_scaling_is_allowed_by_the_tags_of_the_group(groups: Groups, rig: Rig, o
             "Condition": {"StringEquals": {key: team}},
         }
         statements = iam_policies.parse({"Version": "2012-10-17", "Statement": [statement]})
-        requests = iam_actions.requests("autoscaling", operation, params, rig.cloud.enforcement.context)
+        requests = iam_actions.requests("autoscaling", operation, params, env.cloud.enforcement.context)
         return all(iam_policies.allows(request, identity=statements) for request in requests)
 
     assert allowed("a", params)
@@ -270,8 +272,8 @@ def test_scaling_is_allowed_by_the_tags_of_the_group(groups: Groups, rig: Rig, o
     assert not allowed("a", {**params, "AutoScalingGroupName": "no", "InstanceId": "i-0"})
 
 
-def test_reading_node_groups_needs_rights_on_the_cluster_and_the_node_group(rig: Rig) -> None:
-    context = rig.cloud.enforcement.context
+def test_reading_node_groups_needs_rights_on_the_cluster_and_the_node_group(env: Environment) -> None:
+    context = env.cloud.enforcement.context
     reads = {
         ("autoscaling", "DescribeAutoScalingGroups"): "*",
         ("autoscaling", "DescribeScalingActivities"): "*",
@@ -287,9 +289,9 @@ def test_reading_node_groups_needs_rights_on_the_cluster_and_the_node_group(rig:
         assert (request.action, request.resource) == (f"{service}:{operation}", resource)
 
 
-def test_a_role_without_rights_scales_nothing(rig: Rig, groups: Groups) -> None:
+def test_a_role_without_rights_scales_nothing(env: Environment, groups: Groups) -> None:
     groups.create()
-    rig.cloud.enforcement.enforce({"probe": rig.cloud.deployed.physical_ids["Role"]})
+    env.cloud.enforcement.enforce({"probe": env.cloud.deployed.physical_ids["Role"]})
     key = credentials("probe")
     api: Any = boto3.client("autoscaling", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key)
     denied = error_of(api.set_desired_capacity, AutoScalingGroupName=GROUP, DesiredCapacity=1)

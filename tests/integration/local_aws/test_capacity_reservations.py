@@ -11,18 +11,18 @@ import pytest
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from local.world.ec2_machines import Ec2Machines
-from tests.integration.local_aws.rig import START
+from tests.integration.local_aws.environment import START
 
 if TYPE_CHECKING:
     from local.aws.account import Account
-    from tests.integration.local_aws.rig import Rig
+    from tests.integration.local_aws.environment import Environment
 
 IMAGE = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
 
 
 @pytest.fixture
-def account(rig: Rig) -> Account:
-    return rig.cloud.prepare(
+def account(env: Environment) -> Account:
+    return env.cloud.prepare(
         cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="YQ=="
     )
 
@@ -58,9 +58,9 @@ def into(reservation: str) -> dict[str, Any]:
     return {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
 
 
-def test_a_reservation_is_described_to_those_whose_filters_it_meets(rig: Rig) -> None:
-    reservation = rig.cloud.reservations.add(
-        "m5.large", "us-east-1b", total=2, now=rig.clock.now(), tags={"team": "web"}
+def test_a_reservation_is_described_to_those_whose_filters_it_meets(env: Environment) -> None:
+    reservation = env.cloud.reservations.add(
+        "m5.large", "us-east-1b", total=2, now=env.clock.now(), tags={"team": "web"}
     )
     cases: list[tuple[Any, list[str]]] = [
         ([], [reservation]),
@@ -74,9 +74,9 @@ def test_a_reservation_is_described_to_those_whose_filters_it_meets(rig: Rig) ->
         assert [r["CapacityReservationId"] for r in described] == expected, filters
 
 
-def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account, rig: Rig) -> None:
+def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account, env: Environment) -> None:
     zone = "us-east-1b"
-    reservation = rig.cloud.reservations.add("m5.large", zone, total=2, now=rig.clock.now())
+    reservation = env.cloud.reservations.add("m5.large", zone, total=2, now=env.clock.now())
     answer = launch(account, "m5.large", zone, count=3, CapacityReservationSpecification=into(reservation))
     assert len(ids(answer)) == 2
     assert [e["ErrorCode"] for e in answer["Errors"]] == ["ReservationCapacityExceeded"]
@@ -85,17 +85,17 @@ def test_launches_into_a_reservation_use_it_up_and_give_it_back(account: Account
     assert free() == [1]
 
 
-def test_a_reservation_is_for_its_own_type_and_zone(account: Account, rig: Rig) -> None:
-    reservation = rig.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=rig.clock.now())
+def test_a_reservation_is_for_its_own_type_and_zone(account: Account, env: Environment) -> None:
+    reservation = env.cloud.reservations.add("m5.large", "us-east-1b", total=2, now=env.clock.now())
     for instance_type, zone in (("m5.large", "us-east-1a"), ("c5.large", "us-east-1b")):
         assert not ids(launch(account, instance_type, zone, CapacityReservationSpecification=into(reservation)))
 
 
-def test_an_instance_that_fails_to_start_is_terminated(account: Account, rig: Rig) -> None:
-    rig.deploy()
-    rig.cloud.instances.fail_starts("m5.large", "*", 1)
+def test_an_instance_that_fails_to_start_is_terminated(account: Account, env: Environment) -> None:
+    env.deploy()
+    env.cloud.instances.fail_starts("m5.large", "*", 1)
     broken, whole = ids(launch(account, "m5.large", "us-east-1a", count=2))
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     described = boto3.client("ec2").describe_instances(InstanceIds=[broken, whole])["Reservations"]
     states = {i["InstanceId"]: i["State"]["Name"] for r in described for i in r["Instances"]}
     assert states == {broken: "terminated", whole: "running"}
@@ -117,14 +117,16 @@ DEVICES = {
 }
 
 
-def test_a_machine_has_the_devices_of_its_type_and_the_fabric_it_was_launched_with(account: Account, rig: Rig) -> None:
-    rig.deploy()
+def test_a_machine_has_the_devices_of_its_type_and_the_fabric_it_was_launched_with(
+    account: Account, env: Environment
+) -> None:
+    env.deploy()
     for instance_type in DEVICES:
         launch(account, instance_type, "us-east-1a")
     efa = {"DeviceIndex": 0, "InterfaceType": "efa", "Groups": [account.security_group_id]}
     launch(account, "g4dn.8xlarge", "us-east-1a", NetworkInterfaces=[efa])
-    rig.run_for(timedelta(seconds=5))
-    machines = {m.instance_type: m.devices for m in Ec2Machines(rig.cloud.instances).running()}
+    env.run_for(timedelta(seconds=5))
+    machines = {m.instance_type: m.devices for m in Ec2Machines(env.cloud.instances).running()}
     for instance_type, devices in DEVICES.items():
         assert devices.items() <= machines[instance_type].items(), instance_type
         assert "vpc.amazonaws.com/efa" not in machines[instance_type]

@@ -15,7 +15,7 @@ from tests.integration.local_aws.test_fleet import account, create, ids, request
 
 if TYPE_CHECKING:
     from local.aws.account import Account
-    from tests.integration.local_aws.rig import Json, Rig
+    from tests.integration.local_aws.environment import Environment, Json
 
 __all__ = ["account"]
 
@@ -29,14 +29,14 @@ def state(instance_id: str) -> str:
     return str(described(instance_id)["State"]["Name"])
 
 
-def test_an_instance_whose_key_ec2_may_not_use_dies_at_boot_and_says_so(rig: Rig, account: Account) -> None:
-    rig.deploy()
-    rig.cloud.instances.fail_starts("*", "*", 1, reason=INVALID_KMS_KEY)
+def test_an_instance_whose_key_ec2_may_not_use_dies_at_boot_and_says_so(env: Environment, account: Account) -> None:
+    env.deploy()
+    env.cloud.instances.fail_starts("*", "*", 1, reason=INVALID_KMS_KEY)
     answer = create(request(account, "m5.large"))
     assert answer["Errors"] == []
     (instance,) = ids(answer)
     assert state(instance) == "pending"
-    rig.run_for(timedelta(seconds=3))
+    env.run_for(timedelta(seconds=3))
     assert state(instance) == "terminated"
     assert described(instance)["StateReason"] == {
         "Code": "Client.InvalidKMSKey.InvalidState",
@@ -44,79 +44,79 @@ def test_an_instance_whose_key_ec2_may_not_use_dies_at_boot_and_says_so(rig: Rig
     }
 
 
-def test_an_instance_is_shutting_down_as_long_as_its_operating_system_takes(rig: Rig, account: Account) -> None:
-    rig.deploy()
-    rig.cloud.instances.stop_duration = timedelta(seconds=60)
+def test_an_instance_is_shutting_down_as_long_as_its_operating_system_takes(env: Environment, account: Account) -> None:
+    env.deploy()
+    env.cloud.instances.stop_duration = timedelta(seconds=60)
     (instance,) = ids(create(request(account, "m5.large")))
-    rig.run_for(timedelta(seconds=10))
+    env.run_for(timedelta(seconds=10))
     boto3.client("ec2").terminate_instances(InstanceIds=[instance])
-    rig.run_for(timedelta(seconds=55))
+    env.run_for(timedelta(seconds=55))
     assert state(instance) == "shutting-down"
-    rig.run_for(timedelta(seconds=10))
+    env.run_for(timedelta(seconds=10))
     assert state(instance) == "terminated"
 
 
-def test_a_reclaimed_spot_instance_says_so(rig: Rig, account: Account) -> None:
-    rig.deploy()
+def test_a_reclaimed_spot_instance_says_so(env: Environment, account: Account) -> None:
+    env.deploy()
     (instance,) = ids(create(request(account, "m5.large", kind="spot")))
-    rig.run_for(timedelta(seconds=10))
-    rig.cloud.instances.reclaim([instance])
-    rig.run_for(timedelta(seconds=140))
+    env.run_for(timedelta(seconds=10))
+    env.cloud.instances.reclaim([instance])
+    env.run_for(timedelta(seconds=140))
     assert described(instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
 
 
 def test_a_stopped_instance_starts_again_under_its_address_and_frees_its_capacity_meanwhile(
-    rig: Rig, account: Account
+    env: Environment, account: Account
 ) -> None:
-    rig.deploy()
+    env.deploy()
     ec2 = boto3.client("ec2")
     (instance,) = ids(create(request(account, "m5.large")))
-    rig.run_for(timedelta(seconds=3))
+    env.run_for(timedelta(seconds=3))
     before = described(instance)
     zone = before["Placement"]["AvailabilityZone"]
     pool = ("on-demand", "m5.large", zone)
-    rig.cloud.capacity.set(*pool, 3)
+    env.cloud.capacity.set(*pool, 3)
     ec2.stop_instances(InstanceIds=[instance])
     assert state(instance) == "stopping"
-    rig.run_for(timedelta(seconds=10))
-    assert (state(instance), rig.cloud.capacity.remaining(pool)) == ("stopped", 4)
+    env.run_for(timedelta(seconds=10))
+    assert (state(instance), env.cloud.capacity.remaining(pool)) == ("stopped", 4)
     ec2.stop_instances(InstanceIds=[instance])
     ec2.start_instances(InstanceIds=[instance])
     ec2.start_instances(InstanceIds=[instance])
-    assert (state(instance), rig.cloud.capacity.remaining(pool)) == ("pending", 3)
-    rig.run_for(timedelta(seconds=10))
+    assert (state(instance), env.cloud.capacity.remaining(pool)) == ("pending", 3)
+    env.run_for(timedelta(seconds=10))
     after = described(instance)
     assert after["State"]["Name"] == "running"
     assert after["PrivateDnsName"] == before["PrivateDnsName"]
     assert after["LaunchTime"] > before["LaunchTime"]
 
 
-def test_a_start_fails_for_lack_of_capacity_at_once_or_later(rig: Rig, account: Account) -> None:
-    rig.deploy()
+def test_a_start_fails_for_lack_of_capacity_at_once_or_later(env: Environment, account: Account) -> None:
+    env.deploy()
     ec2 = boto3.client("ec2")
     instances = ids(create(request(account, "m5.large", count=2)))
-    rig.run_for(timedelta(seconds=3))
+    env.run_for(timedelta(seconds=3))
     ec2.stop_instances(InstanceIds=instances)
     with pytest.raises(ClientError) as error:
         ec2.start_instances(InstanceIds=instances)
     assert error_code(error.value) == "IncorrectInstanceState"
-    rig.run_for(timedelta(seconds=10))
-    rig.cloud.capacity.set("on-demand", "m5.large", "*", 1)
+    env.run_for(timedelta(seconds=10))
+    env.cloud.capacity.set("on-demand", "m5.large", "*", 1)
     with pytest.raises(ClientError) as error:
         ec2.start_instances(InstanceIds=instances)
     assert error_code(error.value) == "InsufficientInstanceCapacity"
     assert {state(i) for i in instances} == {"stopped"}
-    rig.cloud.instances.fail_restarts(1)
+    env.cloud.instances.fail_restarts(1)
     ec2.start_instances(InstanceIds=instances[:1])
-    rig.run_for(timedelta(seconds=10))
+    env.run_for(timedelta(seconds=10))
     assert state(instances[0]) == "stopped"
     assert described(instances[0])["StateReason"]["Code"] == "Server.InsufficientInstanceCapacity"
 
 
-def test_a_spot_instance_of_a_fleet_of_type_instant_cant_be_stopped(rig: Rig, account: Account) -> None:
-    rig.deploy()
+def test_a_spot_instance_of_a_fleet_of_type_instant_cant_be_stopped(env: Environment, account: Account) -> None:
+    env.deploy()
     (instance,) = ids(create(request(account, "m5.large", kind="spot")))
-    rig.run_for(timedelta(seconds=3))
+    env.run_for(timedelta(seconds=3))
     with pytest.raises(ClientError) as error:
         boto3.client("ec2").stop_instances(InstanceIds=[instance])
     assert error_code(error.value) == "UnsupportedOperation"

@@ -14,14 +14,14 @@ from local.aws.prices import Prices, on_demand
 
 if TYPE_CHECKING:
     from local.aws.account import Account
-    from tests.integration.local_aws.rig import Json, Rig
+    from tests.integration.local_aws.environment import Environment, Json
 
 IMAGE = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/{}/standard/recommended/image_id"
 
 
 @pytest.fixture
-def account(rig: Rig) -> Account:
-    prepared = rig.cloud.prepare(
+def account(env: Environment) -> Account:
+    prepared = env.cloud.prepare(
         cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="Y2E="
     )
     image = boto3.client("ssm").get_parameter(Name=IMAGE.format("x86_64"))["Parameter"]["Value"]
@@ -71,11 +71,11 @@ def test_the_cheapest_type_is_launched_on_demand(account: Account) -> None:
     assert answer["Errors"] == []
 
 
-def test_the_same_token_launches_nothing_more_and_answers_the_same(account: Account, rig: Rig) -> None:
+def test_the_same_token_launches_nothing_more_and_answers_the_same(account: Account, env: Environment) -> None:
     params = request(account, "m5.large", count=3)
     assert ids(create(params)) == ids(create(params))
-    assert len(rig.cloud.instances.all) == 3
-    assert [call.replayed for call in rig.cloud.fleets.calls] == [False, True]
+    assert len(env.cloud.instances.all) == 3
+    assert [call.replayed for call in env.cloud.fleets.calls] == [False, True]
 
 
 def test_the_same_token_with_other_parameters_is_refused(account: Account) -> None:
@@ -85,9 +85,9 @@ def test_the_same_token_with_other_parameters_is_refused(account: Account) -> No
     assert refused.value.response["Error"]["Code"] == "IdempotentParameterMismatch"
 
 
-def test_a_partial_fill_names_type_and_zone_of_what_was_lacking(account: Account, rig: Rig) -> None:
-    rig.cloud.capacity.set("on-demand", "m5.large", "*", 0)
-    rig.cloud.capacity.set("on-demand", "m5.large", "us-east-1b", 2)
+def test_a_partial_fill_names_type_and_zone_of_what_was_lacking(account: Account, env: Environment) -> None:
+    env.cloud.capacity.set("on-demand", "m5.large", "*", 0)
+    env.cloud.capacity.set("on-demand", "m5.large", "us-east-1b", 2)
     answer = create(request(account, "m5.large", count=5))
     assert len(ids(answer)) == 2
     lacking = {
@@ -99,19 +99,19 @@ def test_a_partial_fill_names_type_and_zone_of_what_was_lacking(account: Account
     assert subnets == set(account.subnets.values())
 
 
-def test_without_capacity_in_one_pool_the_next_is_used(account: Account, rig: Rig) -> None:
-    rig.cloud.capacity.set("spot", "c5.large", "*", 0)
+def test_without_capacity_in_one_pool_the_next_is_used(account: Account, env: Environment) -> None:
+    env.cloud.capacity.set("spot", "c5.large", "*", 0)
     answer = create(request(account, "m5.large", "c5.large", kind="spot"))
     assert [group["InstanceType"] for group in answer["Instances"]] == ["m5.large"]
     assert answer["Instances"][0]["Lifecycle"] == "spot"
 
 
-def test_terminated_instances_give_their_capacity_back(account: Account, rig: Rig) -> None:
-    rig.cloud.capacity.set("on-demand", "m5.large", "*", 2)
+def test_terminated_instances_give_their_capacity_back(account: Account, env: Environment) -> None:
+    env.cloud.capacity.set("on-demand", "m5.large", "*", 2)
     (instance_id,) = ids(create(request(account, "m5.large")))
-    assert rig.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 1
+    assert env.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 1
     boto3.client("ec2").terminate_instances(InstanceIds=[instance_id])
-    assert rig.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 2
+    assert env.cloud.capacity.remaining(("on-demand", "m5.large", "us-east-1a")) == 2
 
 
 def test_two_subnets_of_one_zone_are_refused(account: Account) -> None:
@@ -136,7 +136,7 @@ def test_a_type_that_the_image_does_not_run_on_is_an_error(account: Account) -> 
     assert {error["ErrorCode"] for error in answer["Errors"]} == {"InvalidParameterValue"}
 
 
-def test_an_instance_has_the_attributes_of_its_launch_template(account: Account, rig: Rig) -> None:
+def test_an_instance_has_the_attributes_of_its_launch_template(account: Account, env: Environment) -> None:
     (instance_id,) = ids(create(request(account, "m5.large", kind="spot")))
     ec2 = boto3.client("ec2")
 
@@ -148,17 +148,17 @@ def test_an_instance_has_the_attributes_of_its_launch_template(account: Account,
     assert seen()["SecurityGroups"][0]["GroupId"] == account.security_group_id
     assert seen()["MetadataOptions"]["HttpTokens"] == "required"
     assert {"Key": "who", "Value": "tenon"} in seen()["Tags"]
-    rig.clock.skip_to(rig.clock.now() + timedelta(seconds=2))
-    for actor in (rig.cloud.instances,):
-        actor.step(rig.clock.now())
+    env.clock.skip_to(env.clock.now() + timedelta(seconds=2))
+    for actor in (env.cloud.instances,):
+        actor.step(env.clock.now())
     assert seen()["State"]["Name"] == "running"
-    (instance,) = rig.cloud.instances.running.values()
+    (instance,) = env.cloud.instances.running.values()
     assert instance.user_data.decode() == "hello"
     ec2.terminate_instances(InstanceIds=[instance_id])
     assert seen()["State"]["Name"] == "shutting-down"
-    assert rig.cloud.instances.running == {}
-    rig.clock.skip_to(rig.clock.now() + timedelta(seconds=30))
-    rig.cloud.instances.step(rig.clock.now())
+    assert env.cloud.instances.running == {}
+    env.clock.skip_to(env.clock.now() + timedelta(seconds=30))
+    env.cloud.instances.step(env.clock.now())
     assert seen()["State"]["Name"] == "terminated"
 
 
@@ -184,8 +184,8 @@ def test_amazon_linux_2_ended_with_kubernetes_1_32() -> None:
     assert refused.value.response["Error"]["Code"] == "ParameterNotFound"
 
 
-def test_the_price_list_has_awss_format(rig: Rig) -> None:
-    assert rig.cloud.region == "us-east-1"
+def test_the_price_list_has_awss_format(env: Environment) -> None:
+    assert env.cloud.region == "us-east-1"
     filters = [
         {"Type": "TERM_MATCH", "Field": field, "Value": value}
         for field, value in (("instanceType", "m5.large"), ("tenancy", "Shared"), ("operatingSystem", "Linux"))
@@ -198,14 +198,14 @@ def test_the_price_list_has_awss_format(rig: Rig) -> None:
     assert dimension["unit"] == "Hrs"
 
 
-def test_spot_prices_differ_by_zone_and_have_the_clocks_time(rig: Rig) -> None:
+def test_spot_prices_differ_by_zone_and_have_the_clocks_time(env: Environment) -> None:
     history = boto3.client("ec2").describe_spot_price_history(
         InstanceTypes=["m5.large"], ProductDescriptions=["Linux/UNIX"]
     )["SpotPriceHistory"]
     prices = {item["AvailabilityZone"]: float(item["SpotPrice"]) for item in history}
     assert len(set(prices.values())) > 1
     assert all(0.02 < price < 0.06 for price in prices.values())
-    assert all(rig.clock.now() - item["Timestamp"] < timedelta(hours=1) for item in history)
+    assert all(env.clock.now() - item["Timestamp"] < timedelta(hours=1) for item in history)
 
 
 def test_prices_have_a_realistic_order() -> None:

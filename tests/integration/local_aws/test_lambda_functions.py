@@ -9,11 +9,11 @@ import boto3
 from local.aws.recursive_loops import MAX_INVOCATIONS
 from local.faults import Fault
 from shared.base import runtime
-from tests.integration.local_aws.rig import Json, Rig, arn, function, resource
+from tests.integration.local_aws.environment import Environment, Json, arn, function, resource
 
 
-def deploy(rig: Rig, *, window: int = 0, **properties: object) -> None:
-    rig.deploy(
+def deploy(env: Environment, *, window: int = 0, **properties: object) -> None:
+    env.deploy(
         Dead=resource("SQS::Queue", QueueName="dead"),
         Work=resource(
             "SQS::Queue",
@@ -32,126 +32,126 @@ def deploy(rig: Rig, *, window: int = 0, **properties: object) -> None:
     )
 
 
-def send_again(rig: Rig, times: int) -> None:
+def send_again(env: Environment, times: int) -> None:
     """Let the function send each message to its own queue again, that many times."""
 
     def answer(_event: Json) -> None:
-        if len(rig.probe.events) <= times:
-            rig.send("Work", f"message {len(rig.probe.events)}", DelaySeconds=1)
+        if len(env.probe.events) <= times:
+            env.send("Work", f"message {len(env.probe.events)}", DelaySeconds=1)
 
-    rig.probe.answer = answer
-
-
-def test_a_function_that_its_own_messages_invoke_is_stopped_after_sixteen_invocations(rig: Rig) -> None:
-    deploy(rig)
-    send_again(rig, 40)
-    rig.send("Work", "start")
-    rig.run_for(timedelta(minutes=1))
-    assert len(rig.probe.events) == MAX_INVOCATIONS
-    assert len(rig.cloud.functions.recursive_invocations_dropped) == 1
+    env.probe.answer = answer
 
 
-def test_the_dropped_message_goes_to_the_dead_letter_queue_after_its_receives(rig: Rig) -> None:
-    deploy(rig)
-    send_again(rig, 40)
-    rig.send("Work", "start")
-    rig.run_for(timedelta(minutes=10))
-    assert len(rig.probe.events) == MAX_INVOCATIONS
-    assert rig.queue("Work") == []
-    assert rig.queue("Dead") == [f"message {MAX_INVOCATIONS}"]
+def test_a_function_that_its_own_messages_invoke_is_stopped_after_sixteen_invocations(env: Environment) -> None:
+    deploy(env)
+    send_again(env, 40)
+    env.send("Work", "start")
+    env.run_for(timedelta(minutes=1))
+    assert len(env.probe.events) == MAX_INVOCATIONS
+    assert len(env.cloud.functions.recursive_invocations_dropped) == 1
 
 
-def test_a_function_whose_recursion_is_allowed_is_not_stopped(rig: Rig) -> None:
-    deploy(rig, RecursiveLoop="Allow")
-    send_again(rig, 40)
-    rig.send("Work", "start")
-    rig.run_for(timedelta(minutes=2))
-    assert len(rig.probe.events) == 41
-    assert rig.cloud.functions.recursive_invocations_dropped == []
+def test_the_dropped_message_goes_to_the_dead_letter_queue_after_its_receives(env: Environment) -> None:
+    deploy(env)
+    send_again(env, 40)
+    env.send("Work", "start")
+    env.run_for(timedelta(minutes=10))
+    assert len(env.probe.events) == MAX_INVOCATIONS
+    assert env.queue("Work") == []
+    assert env.queue("Dead") == [f"message {MAX_INVOCATIONS}"]
 
 
-def test_messages_from_outside_start_a_new_chain_each(rig: Rig) -> None:
-    deploy(rig)
+def test_a_function_whose_recursion_is_allowed_is_not_stopped(env: Environment) -> None:
+    deploy(env, RecursiveLoop="Allow")
+    send_again(env, 40)
+    env.send("Work", "start")
+    env.run_for(timedelta(minutes=2))
+    assert len(env.probe.events) == 41
+    assert env.cloud.functions.recursive_invocations_dropped == []
+
+
+def test_messages_from_outside_start_a_new_chain_each(env: Environment) -> None:
+    deploy(env)
     for number in range(40):
-        rig.send("Work", f"message {number}")
-        rig.settle()
-    assert len(rig.probe.events) == 40
+        env.send("Work", f"message {number}")
+        env.settle()
+    assert len(env.probe.events) == 40
 
 
-def test_a_batch_continues_its_longest_chain(rig: Rig) -> None:
-    deploy(rig, window=5)
-    send_again(rig, 40)
+def test_a_batch_continues_its_longest_chain(env: Environment) -> None:
+    deploy(env, window=5)
+    send_again(env, 40)
     for _ in range(30):
-        rig.send("Work", "from outside", DelaySeconds=3)
-        rig.run_for(timedelta(seconds=6))
-    assert len(rig.cloud.functions.recursive_invocations_dropped) >= 1
+        env.send("Work", "from outside", DelaySeconds=3)
+        env.run_for(timedelta(seconds=6))
+    assert len(env.cloud.functions.recursive_invocations_dropped) >= 1
 
 
-def test_events_put_by_a_function_start_a_new_chain(rig: Rig) -> None:
-    deploy(rig)
+def test_events_put_by_a_function_start_a_new_chain(env: Environment) -> None:
+    deploy(env)
     backend = boto3.client("events")
     rule = backend.put_rule(Name="loop", EventPattern='{"source": ["test"]}')
     assert rule["RuleArn"]
     queue = boto3.client("sqs").get_queue_attributes(
-        QueueUrl=rig.cloud.deployed.physical_ids["Work"], AttributeNames=["QueueArn"]
+        QueueUrl=env.cloud.deployed.physical_ids["Work"], AttributeNames=["QueueArn"]
     )
     backend.put_targets(Rule="loop", Targets=[{"Id": "work", "Arn": queue["Attributes"]["QueueArn"]}])
 
     def answer(_event: Json) -> None:
-        if len(rig.probe.events) <= 30:
+        if len(env.probe.events) <= 30:
             backend.put_events(Entries=[{"Source": "test", "DetailType": "loop", "Detail": "{}"}])
 
-    rig.probe.answer = answer
-    rig.send("Work", "start")
-    rig.run_for(timedelta(minutes=1))
-    assert len(rig.probe.events) == 31
+    env.probe.answer = answer
+    env.send("Work", "start")
+    env.run_for(timedelta(minutes=1))
+    assert len(env.probe.events) == 31
 
 
-def test_an_invocation_ends_at_its_timeout_and_its_message_is_delivered_again(rig: Rig) -> None:
-    deploy(rig)
+def test_an_invocation_ends_at_its_timeout_and_its_message_is_delivered_again(env: Environment) -> None:
+    deploy(env)
     waits = [30.0]
     sent: list[str] = []
 
     def answer(_event: Json) -> None:
         runtime.current().sleep(waits.pop() if waits else 0)
-        rig.send("Dead", "done")
+        env.send("Dead", "done")
         sent.append("done")
 
-    rig.probe.answer = answer
-    rig.send("Work", "slow")
-    start = rig.clock.now()
-    rig.settle()
-    (killed,) = rig.cloud.functions.invocations
+    env.probe.answer = answer
+    env.send("Work", "slow")
+    start = env.clock.now()
+    env.settle()
+    (killed,) = env.cloud.functions.invocations
     assert killed.error == "TimedOut: Task timed out after 10.00 seconds"
-    assert timedelta(seconds=10) <= rig.clock.now() - start < timedelta(seconds=11)
+    assert timedelta(seconds=10) <= env.clock.now() - start < timedelta(seconds=11)
     assert sent == []
-    rig.run_for(timedelta(seconds=65))
-    assert [invocation.ok for invocation in rig.cloud.functions.invocations] == [False, True]
+    env.run_for(timedelta(seconds=65))
+    assert [invocation.ok for invocation in env.cloud.functions.invocations] == [False, True]
     assert sent == ["done"]
-    assert rig.cloud.functions.invocations[-1].cold
+    assert env.cloud.functions.invocations[-1].cold
 
 
-def test_a_call_to_aws_that_hangs_ends_at_the_timeout(rig: Rig) -> None:
-    deploy(rig)
-    rig.probe.answer = lambda _event: rig.send("Dead", "sent")
-    rig.send("Work", "slow")
-    rig.cloud.faults.inject_aws("sqs", "SendMessage", Fault(delay=60.0))
-    start = rig.clock.now()
-    rig.settle()
-    assert rig.cloud.functions.invocations[0].error.startswith("TimedOut")
-    assert rig.clock.now() - start < timedelta(seconds=11)
-    assert rig.queue("Dead") == []
+def test_a_call_to_aws_that_hangs_ends_at_the_timeout(env: Environment) -> None:
+    deploy(env)
+    env.probe.answer = lambda _event: env.send("Dead", "sent")
+    env.send("Work", "slow")
+    env.cloud.faults.inject_aws("sqs", "SendMessage", Fault(delay=60.0))
+    start = env.clock.now()
+    env.settle()
+    assert env.cloud.functions.invocations[0].error.startswith("TimedOut")
+    assert env.clock.now() - start < timedelta(seconds=11)
+    assert env.queue("Dead") == []
 
 
-def test_work_after_the_timeout_changes_nothing(rig: Rig) -> None:
-    deploy(rig)
+def test_work_after_the_timeout_changes_nothing(env: Environment) -> None:
+    deploy(env)
 
     def answer(_event: Json) -> None:
-        rig.clock.sleep(11)  # work, not a wait: nothing interrupts it
-        rig.send("Dead", "too late")
+        env.clock.sleep(11)  # work, not a wait: nothing interrupts it
+        env.send("Dead", "too late")
 
-    rig.probe.answer = answer
-    rig.send("Work", "slow")
-    rig.settle()
-    assert rig.cloud.functions.invocations[0].error.startswith("TimedOut")
-    assert rig.queue("Dead") == []
+    env.probe.answer = answer
+    env.send("Work", "slow")
+    env.settle()
+    assert env.cloud.functions.invocations[0].error.startswith("TimedOut")
+    assert env.queue("Dead") == []

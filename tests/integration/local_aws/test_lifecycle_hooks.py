@@ -11,7 +11,7 @@ import pytest
 from tests.integration.local_aws.worker_groups import GROUP, SOON, Groups, error_of
 
 if TYPE_CHECKING:
-    from tests.integration.local_aws.rig import Rig
+    from tests.integration.local_aws.environment import Environment
 
 LAUNCHING, TERMINATING = "autoscaling:EC2_INSTANCE_LAUNCHING", "autoscaling:EC2_INSTANCE_TERMINATING"
 
@@ -47,10 +47,10 @@ def hooked(groups: Groups) -> Hooked:
     return Hooked(groups)
 
 
-def test_an_instance_serves_once_its_launch_hook_is_completed(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_an_instance_serves_once_its_launch_hook_is_completed(groups: Groups, env: Environment, hooked: Hooked) -> None:
     groups.create(desired=1)
     hooked.put(LAUNCHING)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert groups.states() == ["Pending:Wait"]
     (event,) = groups.events("EC2 Instance-launch Lifecycle Action")
     assert (event["source"], event["resources"]) == ("aws.autoscaling", [groups.described()["AutoScalingGroupARN"]])
@@ -66,7 +66,7 @@ def test_an_instance_serves_once_its_launch_hook_is_completed(groups: Groups, ri
     }
     assert groups.events("EC2 Instance Launch Successful") == []
     hooked.complete(LifecycleActionToken=token)
-    rig.run_for(timedelta(seconds=1))
+    env.run_for(timedelta(seconds=1))
     assert groups.states() == ["InService"]
     (launched,) = groups.events("EC2 Instance Launch Successful")
     assert launched["detail"]["EC2InstanceId"] == groups.ids()[0]
@@ -75,38 +75,40 @@ def test_an_instance_serves_once_its_launch_hook_is_completed(groups: Groups, ri
 
 
 @pytest.mark.parametrize("how", ["abandoned", "timed out"])
-def test_an_abandoned_launch_is_terminated_and_replaced(groups: Groups, rig: Rig, hooked: Hooked, how: str) -> None:
+def test_an_abandoned_launch_is_terminated_and_replaced(
+    groups: Groups, env: Environment, hooked: Hooked, how: str
+) -> None:
     groups.create(desired=1)
     hooked.put(LAUNCHING, timeout=60)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     (first,) = groups.ids()
     if how == "abandoned":
         hooked.complete("ABANDON", InstanceId=first)
-        rig.run_for(timedelta(seconds=1))
+        env.run_for(timedelta(seconds=1))
     else:
-        rig.run_for(timedelta(seconds=60))
-    assert rig.cloud.instances.running.keys() & {first} == set()
-    rig.run_for(timedelta(seconds=20))
+        env.run_for(timedelta(seconds=60))
+    assert env.cloud.instances.running.keys() & {first} == set()
+    env.run_for(timedelta(seconds=20))
     assert groups.states() == ["Pending:Wait"]
     assert groups.ids() != [first]
     assert [e["detail"]["EC2InstanceId"] for e in groups.events("EC2 Instance Launch Unsuccessful")] == [first]
 
 
-def test_an_instance_is_terminated_once_its_hook_is_completed(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_an_instance_is_terminated_once_its_hook_is_completed(groups: Groups, env: Environment, hooked: Hooked) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING)
     (first,) = groups.ids()
     groups.scale(0)
-    rig.run_for(timedelta(seconds=40))
+    env.run_for(timedelta(seconds=40))
     assert groups.states() == ["Terminating:Wait"]
-    assert first in rig.cloud.instances.running
+    assert first in env.cloud.instances.running
     (event,) = groups.events("EC2 Instance-terminate Lifecycle Action")
     assert (event["detail"]["Origin"], event["detail"]["Destination"]) == ("AutoScalingGroup", "EC2")
     hooked.complete(InstanceId=first)
-    rig.run_for(timedelta(seconds=1))
+    env.run_for(timedelta(seconds=1))
     assert groups.states() == ["Terminating:Proceed"]
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     assert groups.states() == []
     (ended,) = groups.events("EC2 Instance Terminate Successful")
     assert ended["detail"]["EC2InstanceId"] == first
@@ -120,61 +122,65 @@ def test_an_instance_is_terminated_once_its_hook_is_completed(groups: Groups, ri
     assert (code, message) == ("ValidationError", f"No active Lifecycle Action found with instance ID {first}")
 
 
-def test_heartbeats_restart_the_time_out_up_to_a_hundred_time_outs(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_heartbeats_restart_the_time_out_up_to_a_hundred_time_outs(
+    groups: Groups, env: Environment, hooked: Hooked
+) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING, timeout=30)
     (hook,) = groups.api.describe_lifecycle_hooks(AutoScalingGroupName=GROUP)["LifecycleHooks"]
     assert (hook["HeartbeatTimeout"], hook["GlobalTimeout"], hook["DefaultResult"]) == (30, 3000, "ABANDON")
     (first,) = groups.ids()
     groups.scale(0)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     for _ in range(4):
-        rig.run_for(timedelta(seconds=20))
+        env.run_for(timedelta(seconds=20))
         hooked.heartbeat(first)
     assert groups.states() == ["Terminating:Wait"]
-    rig.run_for(timedelta(seconds=31))
+    env.run_for(timedelta(seconds=31))
     assert groups.states() == ["Terminating:Proceed"]
 
 
 def test_a_terminating_instance_waits_for_every_hook_and_is_replaced_meanwhile(
-    groups: Groups, rig: Rig, hooked: Hooked
+    groups: Groups, env: Environment, hooked: Hooked
 ) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING)
     hooked.put(TERMINATING, name="logs")
     (first,) = groups.ids()
     groups.api.terminate_instance_in_auto_scaling_group(InstanceId=first, ShouldDecrementDesiredCapacity=False)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert groups.states() == ["InService", "Terminating:Wait"]
     hooked.complete(InstanceId=first)
-    rig.run_for(timedelta(seconds=1))
+    env.run_for(timedelta(seconds=1))
     assert groups.states() == ["InService", "Terminating:Wait"]
     hooked.complete(InstanceId=first, hook="logs")
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     assert groups.states() == ["InService"]
 
 
-def test_an_instance_that_ec2_has_terminated_waits_for_its_hook_too(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_an_instance_that_ec2_has_terminated_waits_for_its_hook_too(
+    groups: Groups, env: Environment, hooked: Hooked
+) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING, timeout=300)
     (first,) = groups.ids()
     groups.ec2.terminate_instances(InstanceIds=[first])
-    rig.run_for(timedelta(minutes=2))
+    env.run_for(timedelta(minutes=2))
     assert groups.states() == ["InService", "Terminating:Wait"]
     assert [e["detail"]["EC2InstanceId"] for e in groups.events("EC2 Instance-terminate Lifecycle Action")] == [first]
 
 
-def test_removing_a_hook_ends_its_waits(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_removing_a_hook_ends_its_waits(groups: Groups, env: Environment, hooked: Hooked) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING)
     groups.scale(0)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     groups.api.delete_lifecycle_hook(AutoScalingGroupName=GROUP, LifecycleHookName="drain")
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     assert groups.states() == []
     assert error_of(groups.api.delete_lifecycle_hook, AutoScalingGroupName=GROUP, LifecycleHookName="drain") == (
         "ValidationError",
@@ -182,14 +188,14 @@ def test_removing_a_hook_ends_its_waits(groups: Groups, rig: Rig, hooked: Hooked
     )
 
 
-def test_deleting_a_group_by_force_waits_for_no_hook(groups: Groups, rig: Rig, hooked: Hooked) -> None:
+def test_deleting_a_group_by_force_waits_for_no_hook(groups: Groups, env: Environment, hooked: Hooked) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     hooked.put(TERMINATING)
     groups.scale(0)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     groups.api.delete_auto_scaling_group(AutoScalingGroupName=GROUP, ForceDelete=True)
-    rig.run_for(timedelta(seconds=20))
+    env.run_for(timedelta(seconds=20))
     assert groups.running() == 0
 
 
@@ -212,10 +218,10 @@ def states_of(groups: Groups, name: str) -> list[tuple[str, str]]:
     return [(instance["InstanceId"], instance["LifecycleState"]) for instance in group["Instances"]]
 
 
-def test_eks_completes_its_own_hooks_once_the_node_is_drained(groups: Groups, rig: Rig) -> None:
+def test_eks_completes_its_own_hooks_once_the_node_is_drained(groups: Groups, env: Environment) -> None:
     name, drained = managed(groups), set[str]()
-    rig.cloud.managed_hooks.drain = lambda instance_id: instance_id in drained
-    rig.run_for(SOON)
+    env.cloud.managed_hooks.drain = lambda instance_id: instance_id in drained
+    env.run_for(SOON)
     hooks = groups.api.describe_lifecycle_hooks(AutoScalingGroupName=name)["LifecycleHooks"]
     assert {(h["LifecycleHookName"], h["HeartbeatTimeout"]) for h in hooks} == {
         ("Launch-LC-Hook", 1800),
@@ -224,61 +230,63 @@ def test_eks_completes_its_own_hooks_once_the_node_is_drained(groups: Groups, ri
     ((first, state),) = states_of(groups, name)
     assert state == "InService"
     groups.api.terminate_instance_in_auto_scaling_group(InstanceId=first, ShouldDecrementDesiredCapacity=True)
-    rig.run_for(timedelta(minutes=5))
+    env.run_for(timedelta(minutes=5))
     assert states_of(groups, name) == [(first, "Terminating:Wait")]
     drained.add(first)
-    rig.run_for(timedelta(seconds=30))
+    env.run_for(timedelta(seconds=30))
     assert states_of(groups, name) == []
     assert len(groups.events("EC2 Instance-terminate Lifecycle Action")) == 1
 
 
-def test_eks_terminates_a_node_that_isnt_drained_within_15_minutes(groups: Groups, rig: Rig) -> None:
+def test_eks_terminates_a_node_that_isnt_drained_within_15_minutes(groups: Groups, env: Environment) -> None:
     name = managed(groups)
-    rig.cloud.managed_hooks.drain = lambda _instance_id: False
-    rig.run_for(SOON)
+    env.cloud.managed_hooks.drain = lambda _instance_id: False
+    env.run_for(SOON)
     ((first, _),) = states_of(groups, name)
     groups.api.terminate_instance_in_auto_scaling_group(InstanceId=first, ShouldDecrementDesiredCapacity=True)
-    rig.run_for(timedelta(minutes=14))
+    env.run_for(timedelta(minutes=14))
     assert states_of(groups, name) == [(first, "Terminating:Wait")]
-    rig.run_for(timedelta(minutes=2))
+    env.run_for(timedelta(minutes=2))
     assert states_of(groups, name) == []
 
 
-def test_eks_drains_a_spot_node_that_is_interrupted(groups: Groups, rig: Rig) -> None:
+def test_eks_drains_a_spot_node_that_is_interrupted(groups: Groups, env: Environment) -> None:
     name, drained = managed(groups, capacity_type="SPOT"), list[str]()
 
     def drain(instance_id: str) -> bool:
         drained.append(instance_id)
         return True
 
-    rig.cloud.managed_hooks.drain = drain
-    rig.run_for(SOON)
+    env.cloud.managed_hooks.drain = drain
+    env.run_for(SOON)
     ((first, _),) = states_of(groups, name)
-    rig.cloud.instances.interrupt([first])
-    rig.run_for(SOON)
+    env.cloud.instances.interrupt([first])
+    env.run_for(SOON)
     assert drained == [first]
     assert states_of(groups, name) == [(first, "InService")]
-    rig.run_for(timedelta(minutes=4))
+    env.run_for(timedelta(minutes=4))
     ((second, state),) = states_of(groups, name)
     assert (second != first, state) == (True, "InService")
 
 
-def test_a_rebalance_recommendation_replaces_a_spot_instance_before_it_is_terminated(groups: Groups, rig: Rig) -> None:
+def test_a_rebalance_recommendation_replaces_a_spot_instance_before_it_is_terminated(
+    groups: Groups, env: Environment
+) -> None:
     name = managed(groups, capacity_type="SPOT")
-    rig.run_for(SOON)
+    env.run_for(SOON)
     ((first, _),) = states_of(groups, name)
-    rig.cloud.instances.recommend_rebalance([first])
-    rig.cloud.instances.recommend_rebalance([first])
+    env.cloud.instances.recommend_rebalance([first])
+    env.cloud.instances.recommend_rebalance([first])
     assert [state for _, state in states_of(groups, name)] == ["InService", "Pending"]
-    rig.run_for(timedelta(seconds=40))
+    env.run_for(timedelta(seconds=40))
     ((second, state),) = states_of(groups, name)
     assert (second != first, state) == (True, "InService")
 
 
-def test_a_recommendation_is_left_to_others_without_capacity_rebalancing(groups: Groups, rig: Rig) -> None:
+def test_a_recommendation_is_left_to_others_without_capacity_rebalancing(groups: Groups, env: Environment) -> None:
     groups.create(desired=1)
-    rig.run_for(SOON)
+    env.run_for(SOON)
     first = groups.ids()
-    rig.cloud.instances.recommend_rebalance(first)
-    rig.run_for(timedelta(minutes=5))
+    env.cloud.instances.recommend_rebalance(first)
+    env.run_for(timedelta(minutes=5))
     assert groups.ids() == first

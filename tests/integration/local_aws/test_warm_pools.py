@@ -10,7 +10,7 @@ import pytest
 from tests.integration.local_aws.worker_groups import GROUP, KIND, SOON, error_of
 
 if TYPE_CHECKING:
-    from tests.integration.local_aws.rig import Rig
+    from tests.integration.local_aws.environment import Environment
     from tests.integration.local_aws.worker_groups import Groups
 
 WARMED = timedelta(seconds=30)
@@ -21,10 +21,10 @@ def warm(groups: Groups) -> list[tuple[str, str]]:
     return sorted((instance["InstanceId"], instance["LifecycleState"]) for instance in answer["Instances"])
 
 
-def test_a_pool_holds_what_the_group_may_still_grow_by(groups: Groups, rig: Rig) -> None:
+def test_a_pool_holds_what_the_group_may_still_grow_by(groups: Groups, env: Environment) -> None:
     groups.create(desired=1, maximum=3)
     groups.api.put_warm_pool(AutoScalingGroupName=GROUP)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     assert [state for _, state in warm(groups)] == ["Warmed:Stopped"] * 2
     assert groups.states() == ["InService"]
     group = groups.described()
@@ -35,14 +35,16 @@ def test_a_pool_holds_what_the_group_may_still_grow_by(groups: Groups, rig: Rig)
 
 
 @pytest.mark.parametrize(("state", "prepared", "count"), [("Running", 2, 1), ("Stopped", 3, 2)])
-def test_a_growing_group_takes_from_its_pool(groups: Groups, rig: Rig, state: str, prepared: int, count: int) -> None:
+def test_a_growing_group_takes_from_its_pool(
+    groups: Groups, env: Environment, state: str, prepared: int, count: int
+) -> None:
     groups.create(desired=1)
     groups.api.put_warm_pool(AutoScalingGroupName=GROUP, PoolState=state, MaxGroupPreparedCapacity=prepared)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     before = warm(groups)
     assert [s for _, s in before] == [f"Warmed:{state}"] * count
     groups.scale(2)
-    rig.run_for(timedelta(seconds=15))
+    env.run_for(timedelta(seconds=15))
     assert groups.states() == ["InService"] * 2
     taken = {id_ for id_, _ in before} & set(groups.ids())
     assert len(taken) == 1
@@ -50,7 +52,7 @@ def test_a_growing_group_takes_from_its_pool(groups: Groups, rig: Rig, state: st
     assert "from warm pool" in groups.activities()[0]["Description"]
 
 
-def test_launch_hooks_hold_an_instance_before_the_pool_and_before_the_group(groups: Groups, rig: Rig) -> None:
+def test_launch_hooks_hold_an_instance_before_the_pool_and_before_the_group(groups: Groups, env: Environment) -> None:
     groups.create()
     groups.api.put_lifecycle_hook(
         AutoScalingGroupName=GROUP,
@@ -58,7 +60,7 @@ def test_launch_hooks_hold_an_instance_before_the_pool_and_before_the_group(grou
         LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING",
     )
     groups.api.put_warm_pool(AutoScalingGroupName=GROUP, MaxGroupPreparedCapacity=1)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     ((first, state),) = warm(groups)
     assert state == "Warmed:Pending:Wait"
 
@@ -68,36 +70,36 @@ def test_launch_hooks_hold_an_instance_before_the_pool_and_before_the_group(grou
         )
 
     complete()
-    rig.run_for(SOON)
+    env.run_for(SOON)
     assert warm(groups) == [(first, "Warmed:Stopped")]
     groups.scale(1)
-    rig.run_for(timedelta(seconds=15))
+    env.run_for(timedelta(seconds=15))
     assert groups.states() == ["Pending:Wait"]
     complete()
-    rig.run_for(timedelta(seconds=1))
+    env.run_for(timedelta(seconds=1))
     assert (groups.ids(), groups.states()) == ([first], ["InService"])
 
 
-def test_without_capacity_to_start_one_the_group_launches_another(groups: Groups, rig: Rig) -> None:
+def test_without_capacity_to_start_one_the_group_launches_another(groups: Groups, env: Environment) -> None:
     groups.create(zones=2)
     groups.api.put_warm_pool(AutoScalingGroupName=GROUP, MaxGroupPreparedCapacity=1)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     ((first, _),) = warm(groups)
-    rig.cloud.capacity.set("on-demand", KIND, "us-east-1a", 0)
+    env.cloud.capacity.set("on-demand", KIND, "us-east-1a", 0)
     groups.scale(1)
-    rig.run_for(timedelta(seconds=15))
+    env.run_for(timedelta(seconds=15))
     (instance,) = groups.described()["Instances"]
     assert (instance["AvailabilityZone"], instance["LifecycleState"]) == ("us-east-1b", "InService")
     assert instance["InstanceId"] != first
 
 
-def test_a_pool_with_instances_is_deleted_only_by_force(groups: Groups, rig: Rig) -> None:
+def test_a_pool_with_instances_is_deleted_only_by_force(groups: Groups, env: Environment) -> None:
     groups.create(desired=1, maximum=2)
     groups.api.put_warm_pool(AutoScalingGroupName=GROUP)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     assert error_of(groups.api.delete_warm_pool, AutoScalingGroupName=GROUP)[0] == "ResourceInUse"
     groups.api.delete_warm_pool(AutoScalingGroupName=GROUP, ForceDelete=True)
-    rig.run_for(WARMED)
+    env.run_for(WARMED)
     assert warm(groups) == []
     assert "WarmPoolConfiguration" not in groups.described()
     assert groups.states() == ["InService"]

@@ -9,12 +9,12 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.integration.local_aws.rig import arn, function, resource
+from tests.integration.local_aws.environment import arn, function, resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.integration.local_aws.rig import Rig
+    from tests.integration.local_aws.environment import Environment
 
 IMAGE = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/recommended/image_id"
 QUICK, SOON = timedelta(seconds=2), timedelta(seconds=10)
@@ -25,11 +25,11 @@ KIND = "m5.large"
 class Groups:
     """A group of m5.large in three zones, of one to four instances, its API, and the events about it."""
 
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
+    def __init__(self, env: Environment) -> None:
+        self.env = env
         self.api: Any = boto3.client("autoscaling")
         self.ec2: Any = boto3.client("ec2")
-        account = rig.cloud.prepare(
+        account = env.cloud.prepare(
             cluster="demo", version="1.34", endpoint="https://127.0.0.1:1", certificate_authority="Y2E="
         )
         self.subnets = account.subnets
@@ -42,7 +42,7 @@ class Groups:
             EventPattern={"source": ["aws.autoscaling"]},
             Targets=[{"Id": "probe", "Arn": arn("Function")}],
         )
-        rig.deploy(Function=function(), Rule=rule)
+        env.deploy(Function=function(), Rule=rule)
 
     def create(self, *, desired: int = 0, minimum: int = 0, maximum: int = 4, zones: int = 3) -> None:
         self.api.create_auto_scaling_group(
@@ -74,10 +74,10 @@ class Groups:
         return activities
 
     def events(self, detail_type: str) -> list[Any]:
-        return [event for event in self.rig.probe.events if event["detail-type"] == detail_type]
+        return [event for event in self.env.probe.events if event["detail-type"] == detail_type]
 
     def running(self) -> int:
-        return len(self.rig.cloud.instances.running)
+        return len(self.env.cloud.instances.running)
 
 
 def error_of(operation: Callable[..., object], **params: object) -> tuple[str, str]:

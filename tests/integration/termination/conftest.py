@@ -47,7 +47,7 @@ CONTEXT: Any = SimpleNamespace(
 
 
 @dataclass
-class Rig:
+class Environment:
     """Creates objects, sends messages, lets time pass, and reads the result."""
 
     client: Client
@@ -339,25 +339,25 @@ class Rig:
         return [e for e in self.store.list(kinds.EVENTS) if reason in ("", e["reason"])]
 
 
-def ready_by_app(rig: Rig) -> Counter[str]:
+def ready_by_app(env: Environment) -> Counter[str]:
     return Counter(
         p["metadata"]["labels"]["app"]
-        for p in rig.pods()
+        for p in env.pods()
         if "deletionTimestamp" not in p["metadata"]
         and any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
     )
 
 
-def evictions(rig: Rig) -> int:
+def evictions(env: Environment) -> int:
     """How many evictions were requested."""
-    return sum("eviction" in path for _, path in rig.requests)
+    return sum("eviction" in path for _, path in env.requests)
 
 
 @pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def env(monkeypatch: pytest.MonkeyPatch) -> Iterator[Environment]:
     for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_DEFAULT_REGION", REGION)):
         monkeypatch.setenv(name, value)
-    rigs: list[Rig] = []
+    rigs: list[Environment] = []
 
     def now() -> datetime:
         return rigs[0].now if rigs else START
@@ -377,16 +377,16 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
                 AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
                 BillingMode="PAY_PER_REQUEST",
             )
-        rig = Rig(client=client, store=store, queue_url=queue_url)
-        rigs.append(rig)
-        rig.restart()
+        env = Environment(client=client, store=store, queue_url=queue_url)
+        rigs.append(env)
+        env.restart()
         for kind in cluster_manifests.kinds():
             store.create(store.kind(kind["apiVersion"], kind["kind"]), kind)
 
         def intercept(request: Request) -> None:
-            rig.requests.append((request.method, request.path))
-            rig.before_request(request)
+            env.requests.append((request.method, request.path))
+            env.before_request(request)
 
         server.intercept = intercept
-        yield rig
+        yield env
         client.close()

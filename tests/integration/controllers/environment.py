@@ -61,7 +61,7 @@ class Cloud:
         return instance_id in self.stopped
 
 
-class Rig:
+class Environment:
     """One cluster on a clock that skips to the next due time."""
 
     def __init__(

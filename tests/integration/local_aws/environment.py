@@ -81,7 +81,7 @@ class Probe:
 
 
 @dataclass
-class Rig:
+class Environment:
     """A cloud with a stack of a test's own, and its clock."""
 
     cloud: Cloud
