@@ -160,7 +160,9 @@ class InterruptedDrains:
         if self.requeues >= MAX_REQUEUES:
             return
         now, cluster = self.services.clock(), self.settings.cluster_name
-        for body in hints.message_bodies(hints.DRAIN, cluster=cluster, keys=[node_name], time=now, requeues=self.requeues + 1):
+        for body in hints.message_bodies(
+            hints.DRAIN, cluster=cluster, keys=[node_name], time=now, requeues=self.requeues + 1
+        ):
             queues.send_delayed(self.sqs, self.settings.node_group_queue_url, body=body, delay=wait)
 
 

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 SETTLING_SECONDS = 15.0
-"""A pod that has waited for this time may have lost machines whose NodeClaims are gone; sooner, these are still there."""
+"""A pod that has waited for this time may have lost machines whose NodeClaims are gone; sooner, these are still
+there."""
 
 
 def schedule_with(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _ALIAS = re.compile(r"(?P<family>[a-z0-9]+)@(?P<version>\S+)")
 _ACCOUNT = re.compile(r"[0-9]{12}")
 _MAX_TERM_TAGS = 20
-_MAX_HOPS = 64
+_MAX_HOP_LIMIT = 64
 _GIB = 2**30
 _MAX_GIB = 65_536
 _MIN_IOPS = 100
@@ -185,7 +185,7 @@ def metadata_options(path: str, options: MetadataOptions) -> Iterator[str]:
     yield from fields.choice(
         f"{path}.httpProtocolIPv6", options.http_protocol_ipv6, METADATA_CHOICES["httpProtocolIPv6"]
     )
-    yield from fields.within(f"{path}.httpPutResponseHopLimit", options.http_put_response_hop_limit, 1, _MAX_HOPS)
+    yield from fields.within(f"{path}.httpPutResponseHopLimit", options.http_put_response_hop_limit, 1, _MAX_HOP_LIMIT)
     yield from fields.choice(f"{path}.httpTokens", options.http_tokens, METADATA_CHOICES["httpTokens"])
 
 

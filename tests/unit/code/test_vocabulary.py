@@ -21,12 +21,19 @@ SAY_NOTHING = {
 """Whole names that don't say what they name."""
 
 RETIRED = {
-    "asking", "bundler", "buying", "carrying", "dealer", "dealing", "dealt", "emptying", "ending", "ground",
-    "hurried", "improver", "improving", "judge", "market", "noticing", "polite", "promise", "promised", "promises",
-    "refusal", "refusals", "seated", "seating", "sighted", "sightings", "staying", "succession", "taking", "wishes",
-    "witness",
+    "anew", "asking", "beside", "bundler", "buying", "carrying", "dealer", "dealing", "dealt", "dearer", "desk",
+    "emptying", "ending", "ground", "hops", "hurried", "improver", "improving", "judge", "market", "noticing",
+    "polite", "promise", "promised", "promises", "refusal", "refusals", "rig", "rival", "seat", "seated", "seating",
+    "seats", "sighted", "sightings", "staying", "succession", "taking", "unseat", "vain", "wishes", "witness",
 }  # fmt: skip
 """Words of former names; each has a term of the field in its place."""
+
+RETIRED_PROSE = re.compile(
+    r"\b(anew|beside|dearer|in vain|goes on(?! (?:the|a|an|its|each|every)\b)"
+    r"|(?:at least|at most|up to|after|each|of) so (?:many|much|long|few))\b",
+    re.IGNORECASE,
+)
+"""Words with plainer ones in their place: again, next to, more expensive, continues, that many."""
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, "tests"])
@@ -38,6 +45,17 @@ def test_names_are_terms_that_say_something(package: str) -> None:
 @pytest.mark.parametrize("package", [*PACKAGES, "tests"])
 def test_modules_are_not_named_by_retired_words(package: str) -> None:
     assert [name(path) for path in _modules(package) if path.stem in SAY_NOTHING or _words(path.stem) & RETIRED] == []
+
+
+def test_prose_has_no_retired_words() -> None:
+    pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "Makefile"))
+    texts = [*pages, *(ROOT / "docs").rglob("*.md"), *(path for p in [*PACKAGES, "tests"] for path in _modules(p))]
+    retired = {
+        f"{name(path)}: {match[0]}"
+        for path in texts
+        for match in RETIRED_PROSE.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert sorted(retired) == []
 
 
 def _modules(package: str) -> list[Path]:
