@@ -13,7 +13,7 @@ from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
 from infra.dashboard import Dashboard
 from infra.event_rules import Bus, Events
-from infra.fleet_stack import FleetResources
+from infra.fleet_resources import FleetResources
 from infra.functions import Functions
 from infra.kubectl_apply import KubectlApply
 from infra.node_role import NodeRole

@@ -1,34 +1,30 @@
 """The stack of a fleet: what its clusters share, so that it is paid for and looked at once.
 
-That is the catalog with its function, the queue of undelivered events, the alarm, and the dashboard. A cluster's stack
-names the function and the queue, whose names are known before; it imports the bucket's, which CloudFormation chooses
-(the bucket stays when the stack goes, and would be in the way of the next fleet of that name). The import is also why
-the fleet's stack can only be deleted after all of its clusters'. Nothing here refers to a cluster's stack, but for
-its name: clusters come and go one at a time.
+That is the catalog with its function, the queue of undelivered events, the alarm, and the dashboard. Nothing here
+refers to a cluster's stack, but for its name: clusters come and go one at a time.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aws_cdk import CfnElement, CfnOutput, Duration, Environment, Fn, RemovalPolicy, Stack
+from aws_cdk import CfnElement, CfnOutput, Duration, Environment, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra import function_sizes, resource_names
 from infra.acknowledgments import acknowledge_fleet
-from infra.alarms import FleetAlarm
 from infra.event_rules import add_schedule, refreshes
+from infra.fleet_alarm import FleetAlarm
 from infra.fleet_dashboard import FleetDashboard
+from infra.fleet_resources import CATALOG_BUCKET, SWEEPS, UNDELIVERED
 from infra.functions import commitment_values, make_function, shared_variables
 from infra.permission_scope import ReadScope, allow
 from infra.permissions import read_catalog, refresh_catalog
@@ -41,54 +37,9 @@ if TYPE_CHECKING:
 
     from infra.stack_options import StackOptions
 
-_CATALOG_BUCKET = "CatalogBucket"
-_UNDELIVERED = "undelivered"
-_SWEEPS = "sweeps"
 _CHECK = Duration.minutes(1)
 _AGE = Duration.minutes(5)
 _TRIES = 2
-
-
-@dataclass(frozen=True)
-class FleetResources:
-    """What a cluster's stack uses of its fleet's, by name; ``scope`` is in the cluster's stack."""
-
-    fleet: str
-    scope: Construct
-
-    @property
-    def owner(self) -> str:
-        """What names have in place of a cluster's."""
-        return resource_names.of_fleet(self.fleet)
-
-    def undelivered(self) -> sqs.IQueue:
-        """The queue of undelivered events."""
-        name = resource_names.queue(self.owner, _UNDELIVERED, fifo=False)
-        arn = Stack.of(self.scope).format_arn(service="sqs", resource=name)
-        return sqs.Queue.from_queue_attributes(self.scope, "FleetUndelivered", queue_arn=arn, fifo=False)
-
-    def catalog(self) -> s3.IBucket:
-        """The bucket of the catalog."""
-        name = Fn.import_value(resource_names.export(self.fleet, _CATALOG_BUCKET))
-        return s3.Bucket.from_bucket_name(self.scope, "FleetCatalog", name)
-
-    @property
-    def catalog_finding(self) -> str:
-        """The bucket's ARN as cdk-nag's findings have it."""
-        return f"arn:<AWS::Partition>:s3:::{resource_names.export(self.fleet, _CATALOG_BUCKET)}"
-
-    def catalog_function(self) -> lambda_.IFunction:
-        """The catalog function, which allows the rules of clusters itself."""
-        name = resource_names.function(self.owner, function_sizes.CATALOG)
-        arn = Stack.of(self.scope).format_arn(service="lambda", resource=f"function:{name}")
-        return lambda_.Function.from_function_attributes(
-            self.scope, "FleetCatalogFunction", function_arn=arn, skip_permissions=True
-        )
-
-    @property
-    def sweeps_table(self) -> str:
-        """The name of the table with the clusters' last sweeps."""
-        return resource_names.table(self.owner, _SWEEPS)
 
 
 class FleetStack(Stack):
@@ -116,14 +67,14 @@ class FleetStack(Stack):
         self._table = dynamodb.Table(
             state,
             "Sweeps",
-            table_name=resource_names.table(self._owner, _SWEEPS),
+            table_name=resource_names.table(self._owner, SWEEPS),
             partition_key=dynamodb.Attribute(name=sweeps.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             removal_policy=RemovalPolicy.DESTROY,
         )
         self._catalog = catalog_bucket(state)
         queues = Construct(self, "Queues")
-        self._undelivered = dead_letter_queue(queues, "Undelivered", _UNDELIVERED, self._owner, fifo=False)
+        self._undelivered = dead_letter_queue(queues, "Undelivered", UNDELIVERED, self._owner, fifo=False)
         functions = Construct(self, "Functions")
         self._function, log = self._catalog_function(functions, options, clusters, code)
         self._allow_rules()
@@ -140,8 +91,8 @@ class FleetStack(Stack):
             storage=state,
             catalog_id=self.get_logical_id(bucket),
         )
-        export = resource_names.export(options.fleet, _CATALOG_BUCKET)
-        CfnOutput(self, _CATALOG_BUCKET, value=self._catalog.bucket_name, export_name=export)
+        export = resource_names.export(options.fleet, CATALOG_BUCKET)
+        CfnOutput(self, CATALOG_BUCKET, value=self._catalog.bucket_name, export_name=export)
         CfnOutput(self, "UndeliveredQueueUrl", value=self._undelivered.queue_url)
 
     def _catalog_function(
