@@ -13,7 +13,8 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from infra import bundling, bytecode, function_sizes
+from infra import function_sizes
+from infra.bundle import bundling, bytecode
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 RUNS = 9

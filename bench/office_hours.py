@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import event_rules
+from infra.cluster import event_rules
 from local.aws.backends import replaced
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions

@@ -1,9 +1,9 @@
 """Memory and processor time of the relay function, by the size of the cluster.
 
 The real handler runs in a process of its own for half a minute, with a stub Kubernetes API and stubs of EKS and
-EventBridge in other processes. The process has the modules of the bundle (infra/bundling.py empties the Kubernetes
-client's package). Memory is the process's peak, with Python, boto3 and the first list. Processor time is that of a
-whole vCPU; at 128 MiB Lambda gives 0.072 of one (1,769 MiB are one).
+EventBridge in other processes. The process has the modules of the bundle (infra/bundle/bundling.py empties the
+Kubernetes client's package). Memory is the process's peak, with Python, boto3 and the first list. Processor time is
+that of a whole vCPU; at 128 MiB Lambda gives 0.072 of one (1,769 MiB are one).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from cli.errors import UsageError, errors_as_one_line
 from cli.progress import progress
 
 if TYPE_CHECKING:
-    from infra.cluster_manifests import Obj
+    from infra.cluster.kubernetes.cluster_manifests import Obj
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{32,256}")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
@@ -66,7 +66,8 @@ def manifests(
       tenon manifests prod --image REGISTRY/tenon-relay:0.1.0 | kubectl apply -f -
     """
     with errors_as_one_line("manifests"), progress("Rendering manifests"):
-        from infra import cluster_manifests, function_sizes  # noqa: PLC0415 (slow to import)
+        from infra import function_sizes  # noqa: PLC0415 (slow to import)
+        from infra.cluster.kubernetes import cluster_manifests  # noqa: PLC0415 (slow to import)
 
         _check(cluster, region=region, image=image, role_arn=role_arn)
         tolerated = _tolerations(tolerations)
@@ -100,7 +101,7 @@ def _check(cluster: str, *, region: str, image: str, role_arn: str) -> None:
         UsageError: a name is invalid.
     """
     from cli.cluster import regions  # noqa: PLC0415 (next to its use)
-    from infra import stack_options  # noqa: PLC0415 (slow to import)
+    from infra.options import stack_options  # noqa: PLC0415 (slow to import)
 
     try:
         stack_options.cluster_name(cluster, option="NAME")
@@ -120,7 +121,7 @@ def _webhook(url: str, path: Path | None) -> list[Obj]:
         UsageError: half of its URL is missing, or the file can't be read.
     """
     from cli.file_contents import read_bytes  # noqa: PLC0415 (slow to import)
-    from infra import webhook_configuration  # noqa: PLC0415 (the same)
+    from infra.cluster.kubernetes import webhook_configuration  # noqa: PLC0415 (the same)
 
     if not url and path is None:
         return []
@@ -140,7 +141,7 @@ def _tolerations(text: str) -> tuple[dict[str, str], ...]:
     Raises:
         UsageError: they can't be parsed.
     """
-    from infra import stack_options  # noqa: PLC0415 (slow to import)
+    from infra.options import stack_options  # noqa: PLC0415 (slow to import)
 
     try:
         return stack_options.tolerations([part for part in text.split(",") if part], option="--tolerations")

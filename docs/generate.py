@@ -26,7 +26,9 @@ from docs import (
 )
 from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
 from docs.markdown import complete, table
-from infra import context_keys, function_sizes, functions
+from infra import function_sizes
+from infra.cluster import functions
+from infra.options import context_keys
 from shared.api import crds
 from shared.base import metrics, settings
 

@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import assembly, context_keys, stack_options
-from infra.bundling import BundleError, report
-from infra.bytecode import CompileError
+from infra import assembly
+from infra.bundle.bundling import BundleError, report
+from infra.bundle.bytecode import CompileError
+from infra.options import context_keys, stack_options
 from infra.template_limits import LimitError
 
 if TYPE_CHECKING:

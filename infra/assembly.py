@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import context_keys, fleet_options, function_sizes, installation, stack_options, template_limits
+from infra import function_sizes, installation, template_limits
+from infra.options import context_keys, fleet_options, stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +57,7 @@ def make(
 
     The CDK's CLI passes context, and the folder if ``out`` is None, in the environment. Without account and region the
     templates are environment-agnostic. ``for_any_bucket``: the code is in a bucket that parameters name
-    (bucket_template.py), instead of the CDK's.
+    (bundle/bucket_template.py), instead of the CDK's.
 
     Raises:
         OptionError: a context value is invalid.
@@ -65,10 +66,10 @@ def make(
     """
     from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
 
-    from infra import bucket_template, bundling  # noqa: PLC0415 (the same)
-    from infra.fleet_stack import FleetStack  # noqa: PLC0415 (the same)
-    from infra.shadow_stack import ShadowStack  # noqa: PLC0415 (the same)
-    from infra.stack import TenonStack  # noqa: PLC0415 (the same)
+    from infra.bundle import bucket_template, bundling  # noqa: PLC0415 (the same)
+    from infra.cluster.stack import TenonStack  # noqa: PLC0415 (the same)
+    from infra.fleet.stack import FleetStack  # noqa: PLC0415 (the same)
+    from infra.shadow.stack import ShadowStack  # noqa: PLC0415 (the same)
 
     app = App(
         outdir=str(out) if out else None,

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from aws_cdk import Stack, Tags, Token
 from constructs import Construct
 
-from infra import bundling, option_checks
-from infra.bundling import BundleError
-from infra.cluster_resources import ClusterResources
-from infra.stack import TenonStack
-from infra.stack_options import OptionError, StackOptions
+from infra.bundle import bundling
+from infra.bundle.bundling import BundleError
+from infra.cluster.resources import ClusterResources
+from infra.cluster.stack import TenonStack
+from infra.options import option_checks
+from infra.options.stack_options import OptionError, StackOptions
 from shared.api import labels
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings
 from cli.cluster.services import read_services
 from cli.errors import CommandError, UsageError
-from infra import resource_names
+from infra.cluster import resource_names
 from shared.api.kubernetes import Node
 from shared.api.meta import Struct
 from shared.base import aws, decision_log, runtime

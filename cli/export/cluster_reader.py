@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cli.cluster.cluster_reference import ClusterReference
-    from infra.cluster_manifests import Rule
+    from infra.cluster.kubernetes.cluster_manifests import Rule
 
 RULES: tuple[Rule, ...] = (
     # Pods of large clusters are watched from the last resourceVersion instead of listing all of them again.

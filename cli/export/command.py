@@ -130,7 +130,7 @@ def _print_file(*, dashboard: bool) -> None:
 
 def _print_manifests(reference: ClusterReference, *, image: str, role_arn: str) -> None:
     from cli.export import manifests  # noqa: PLC0415 (slow to import)
-    from infra.cluster_manifests import to_yaml  # noqa: PLC0415 (the same)
+    from infra.cluster.kubernetes.cluster_manifests import to_yaml  # noqa: PLC0415 (the same)
 
     if not image or not reference.region:
         raise UsageError("--manifests needs --image, and --region or a context that names it")

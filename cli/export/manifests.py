@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from cli.export.cluster_reader import LEASE_RULES, RULES
 from cli.export.server import HEALTH_PATH, METRICS_PATH
-from infra import resource_names
-from infra.cluster_manifests import LEASE_NAMESPACE, NAMESPACE, role_and_binding
+from infra.cluster import resource_names
+from infra.cluster.kubernetes.cluster_manifests import LEASE_NAMESPACE, NAMESPACE, role_and_binding
 from shared.base import metrics
 from shared.cluster.lease import lease_name
 from shared.instance_types.catalog_store import KEY

@@ -1,6 +1,6 @@
 """Alerting rules for Prometheus. Each names its entry of docs/runbooks.md, where there is one.
 
-Thresholds are those of the CloudWatch alarms (infra/alarms.py) where both know the same.
+Thresholds are those of the CloudWatch alarms (infra/cluster/alarms.py) where both know the same.
 """
 
 from __future__ import annotations

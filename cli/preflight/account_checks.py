@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from cli.preflight.finding import Finding, failed, passed
-from infra import assembly, function_sizes, installation, resource_names
-from infra.stack_options import OptionError
+from infra import assembly, function_sizes, installation
+from infra.cluster import resource_names
+from infra.options.stack_options import OptionError
 from infra.template_limits import LimitError
 from shared.api import labels
 from shared.base.aws import error_code

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.preflight.finding import failed, passed
-from infra import cluster_manifests, kinds_check
+from infra.cluster.kubernetes import cluster_manifests, kinds_check
 from shared.api import labels
 from shared.api.kubernetes import Node
 from shared.api.meta import ObjectMeta, Struct

@@ -10,7 +10,8 @@ import boto3
 from botocore.exceptions import ClientError
 
 from cli.errors import CommandError
-from infra import function_sizes, resource_names
+from infra import function_sizes
+from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.settings import variable
 from shared.shadow import store

@@ -16,7 +16,8 @@ from botocore.exceptions import ClientError
 from cli.cluster.observed_cluster import pause_messages
 from cli.status import interruption_feed
 from cli.status.interruption_feed import InterruptionFeed
-from infra import function_sizes, resource_names
+from infra import function_sizes
+from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.settings import variable
 
@@ -168,7 +169,7 @@ def _fleet(cluster: str) -> str:
 
 
 _QUEUES = ("provisioning", "interruption", "termination", "disruption", "buffers", "nodegroups")
-"""The queues by purpose, as infra/queues.py names them."""
+"""The queues by purpose, as infra/cluster/queues.py names them."""
 
 
 def _shadow(cluster: str, notes: Sequence[str]) -> DeploymentStatus:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import ClientError
 
-from infra import resource_names
+from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.aws import error_code
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 RULES = ("SpotInterruption", "Rebalance", "StateChange", "ReservationInterruption", "Health")
-"""The rules of infra/event_rules.py that deliver AWS's events about instances, by their construct ids."""
+"""The rules of infra/cluster/event_rules.py that deliver AWS's events about instances, by their construct ids."""
 _HISTORY = timedelta(days=14)
 _PERIOD = 3600
 

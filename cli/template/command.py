@@ -98,7 +98,7 @@ def publish(
 
 def _with_defaults(document: dict[str, object], bucket: Bucket) -> dict[str, object]:
     """The template whose parameters have this bucket as their default."""
-    from infra import bucket_template  # noqa: PLC0415 (starts Node.js)
+    from infra.bundle import bucket_template  # noqa: PLC0415 (starts Node.js)
 
     parameters = document["Parameters"]
     assert isinstance(parameters, dict)

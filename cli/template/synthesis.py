@@ -1,4 +1,4 @@
-"""The template of one cluster with its assets, for a bucket that parameters name (infra/bucket_template.py)."""
+"""The template of one cluster with its assets, for a bucket that parameters name (infra/bundle/bucket_template.py)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def request(cluster: str, pairs: Sequence[str]) -> Request:
     Raises:
         UsageError: the name, a key or a value is invalid, or not for one template.
     """
-    from infra import context_keys, stack_options  # noqa: PLC0415 (slow to import)
+    from infra.options import context_keys, stack_options  # noqa: PLC0415 (slow to import)
 
     try:
         context = context_keys.given(pairs)
@@ -87,9 +87,12 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     """
     _check_cdk()
     # These imports start Node.js.
-    from infra import assembly, bucket_template, resource_names, stack_options  # noqa: PLC0415
-    from infra.bundling import BundleError  # noqa: PLC0415
-    from infra.bytecode import CompileError  # noqa: PLC0415
+    from infra import assembly  # noqa: PLC0415
+    from infra.bundle import bucket_template  # noqa: PLC0415
+    from infra.bundle.bundling import BundleError  # noqa: PLC0415
+    from infra.bundle.bytecode import CompileError  # noqa: PLC0415
+    from infra.cluster import resource_names  # noqa: PLC0415
+    from infra.options import stack_options  # noqa: PLC0415
     from infra.template_limits import LimitError  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)

@@ -17,7 +17,7 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.config import load_kube_config
 from kubernetes.config.config_exception import ConfigException
 
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 from local.clock import RealTimeClock
 from local.kubernetes.apiserver.auth import User
 from local.real import impersonation

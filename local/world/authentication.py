@@ -13,7 +13,7 @@ import functools
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws import backends
 from local.aws.iam_enforcement import access_key
 from local.kubernetes.apiserver.auth import ADMIN, User

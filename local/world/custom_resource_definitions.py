@@ -6,7 +6,7 @@ import functools
 import pickle
 from typing import TYPE_CHECKING
 
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj

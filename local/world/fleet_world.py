@@ -10,7 +10,10 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from infra import assembly, cluster_manifests, installation, resource_names, stack_options
+from infra import assembly, installation
+from infra.cluster import resource_names
+from infra.cluster.kubernetes import cluster_manifests
+from infra.options import stack_options
 from local.aws.account import ROLE, SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.clock import Clock

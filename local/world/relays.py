@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import boto3
 
 from functions.relay import tenure
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws.iam_enforcement import credentials
 from relay.relay import Relay
 

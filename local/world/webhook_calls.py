@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from infra import webhook_configuration
+from infra.cluster.kubernetes import webhook_configuration
 from local.faults import Fault, InjectionPoint
 from local.kubernetes.registry.admission_webhooks import CallError
 

@@ -11,7 +11,9 @@ import contextlib
 import gc
 from typing import TYPE_CHECKING, Any, Self
 
-from infra import assembly, cluster_manifests, installation, stack_options
+from infra import assembly, installation
+from infra.cluster.kubernetes import cluster_manifests
+from infra.options import stack_options
 from local.aws.account import SERVICE_CIDR
 from local.aws.cloud import Cloud
 from local.clock import Clock, RealTimeClock

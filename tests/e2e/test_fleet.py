@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from cli.status import deployment
-from infra import resource_names
+from infra.cluster import resource_names
 from local.kubernetes import kinds
 from local.world.fleet_world import FleetWorld, MemberCluster
 from shared.base import hints, metrics

@@ -10,7 +10,7 @@ import boto3
 import pytest
 import yaml
 
-from infra.cluster_manifests import bus_name
+from infra.cluster.kubernetes.cluster_manifests import bus_name
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
 from local.world import World, sample_objects

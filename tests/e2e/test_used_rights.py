@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Use
 from local.world import Options, World, sample_objects

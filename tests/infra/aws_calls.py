@@ -5,7 +5,8 @@ import ast
 import botocore.session
 from botocore import xform_name
 
-from infra import assembly, function_imports
+from infra import assembly
+from infra.bundle import function_imports
 
 SERVICES = (
     "autoscaling",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto import mock_aws
 
-from infra import cluster_manifests, custom_resource
+from infra.cluster.kubernetes import cluster_manifests, custom_resource
 from local.aws import backends
 from local.kubernetes.apiserver.auth import User
 from local.kubernetes.apiserver.rbac import Rbac
@@ -61,7 +61,7 @@ def deployment(
     access: Sequence[dict[str, Any]],
     group: str,
 ) -> Iterator[Deployment]:
-    """The cluster's server and EKS know this ``access``, and the function by its group (infra/deployment_access.py)."""
+    """The cluster's server and EKS know this ``access``, and the function by its group (deployment_access.py)."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv(custom_resource.CLUSTER_VARIABLE, "demo")
     monkeypatch.setattr(custom_resource, "_RETRY_SECONDS", 0)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, bundling, function_sizes
-from infra.stack_options import NoClusterError, OptionError, clusters, parse
+from infra import assembly, function_sizes
+from infra.bundle import bundling
+from infra.options.stack_options import NoClusterError, OptionError, clusters, parse
 
 SOURCE = {"bundle": "source", "clusterSide": "printed"}
 

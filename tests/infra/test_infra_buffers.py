@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, bundling, cluster_manifests, function_sizes, resource_names, stack_options, template_limits
-from infra.stack import TenonStack
+from infra import assembly, function_sizes, template_limits
+from infra.bundle import bundling
+from infra.cluster import resource_names
+from infra.cluster.kubernetes import cluster_manifests
+from infra.cluster.stack import TenonStack
+from infra.options import stack_options
 from infra.template_limits import Place, Template
 from tests.infra.aws_calls import reachable
 from tests.infra.nag_findings import checked_app, findings

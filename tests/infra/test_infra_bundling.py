@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import assembly, bundling, bytecode, function_imports, function_sizes, requirements_lock
+from infra import assembly, function_sizes
+from infra.bundle import bundling, bytecode, function_imports, requirements_lock
 
 LOCK = """\
 alpha==1.0 \\

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, bundling, function_sizes, stack_options
-from infra.fleet_stack import FleetStack
-from infra.stack import TenonStack
-from infra.stack_options import OptionError
+from infra import assembly, function_sizes
+from infra.bundle import bundling
+from infra.cluster.stack import TenonStack
+from infra.fleet.stack import FleetStack
+from infra.options import stack_options
+from infra.options.stack_options import OptionError
 from shared.base import settings
 from tests.infra.nag_findings import checked_app, findings
 

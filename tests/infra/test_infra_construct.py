@@ -10,9 +10,10 @@ import pytest
 from aws_cdk import App, Environment, Stack, Stage
 from aws_cdk import aws_sns as sns
 
-from infra import function_sizes, stack_options
+from infra import function_sizes
 from infra.construct import OptionError, StackOptions, Tenon, TenonStack
-from infra.option_checks import checked
+from infra.options import stack_options
+from infra.options.option_checks import checked
 from tests.infra.nag_findings import checked_app, findings
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra import assembly, context_keys
-from infra.stack_options import OptionError
+from infra import assembly
+from infra.options import context_keys
+from infra.options.stack_options import OptionError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from infra import assembly, bundling, function_sizes, resource_names, stack_options, template_limits
-from infra.fleet_stack import FleetStack
-from infra.stack import TenonStack
-from infra.stack_options import OptionError
+from infra import assembly, function_sizes, template_limits
+from infra.bundle import bundling
+from infra.cluster import resource_names
+from infra.cluster.stack import TenonStack
+from infra.fleet.stack import FleetStack
+from infra.options import stack_options
+from infra.options.stack_options import OptionError
 from infra.template_limits import LimitError, Template
 from tests.infra.nag_findings import checked_app, findings
 from tests.infra.resolved_template import resolved

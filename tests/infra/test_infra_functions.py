@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from infra import cluster_manifests, function_sizes
-from infra import functions as functions_
+from infra import function_sizes
+from infra.cluster import functions as functions_
+from infra.cluster.kubernetes import cluster_manifests
 from shared.base import aws, settings
 from shared.cluster import client
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import assembly, cluster_manifests, deployment_access, kinds_check
+from infra import assembly
+from infra.cluster.kubernetes import cluster_manifests, deployment_access, kinds_check
 from local.aws import backends
 from local.kubernetes import kinds
 from tests.infra import custom_resource_deployment
@@ -177,8 +178,10 @@ def test_the_checks_code_is_what_it_imports_and_nothing_else() -> None:
     code = folder / f"asset.{function['Properties']['Code']['S3Key'].removesuffix('.zip')}"
     assert {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()} == {
         "infra/__init__.py",
-        "infra/custom_resource.py",
-        "infra/kinds_check.py",
+        "infra/cluster/__init__.py",
+        "infra/cluster/kubernetes/__init__.py",
+        "infra/cluster/kubernetes/custom_resource.py",
+        "infra/cluster/kubernetes/kinds_check.py",
         "shared/__init__.py",
         "shared/cluster/__init__.py",
         "shared/cluster/eks_token.py",

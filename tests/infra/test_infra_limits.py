@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import assembly, resource_names, stack_options, template_limits
+from infra import assembly, template_limits
+from infra.cluster import resource_names
+from infra.options import stack_options
 from infra.template_limits import Place, Template
 
 NAMES = ("a", "production_" + "b" * 30, "c" * 100)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from relay.main import RelaySettings
 from shared.base import settings
 from shared.cluster import lease

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from infra import assembly, bundling, stack_options
-from infra.shadow_stack import ShadowStack
-from infra.stack import TenonStack
+from infra import assembly
+from infra.bundle import bundling
+from infra.cluster.stack import TenonStack
+from infra.options import stack_options
+from infra.shadow.stack import ShadowStack
 from tests.infra.nag_findings import checked_app, findings
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import assembly, function_sizes, resource_names, stack_options
+from infra import assembly, function_sizes
+from infra.cluster import resource_names
+from infra.options import stack_options
 from shared.base import metrics
 from tests.infra.resolved_template import resolved
 

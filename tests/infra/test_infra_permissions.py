@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from cli.preflight import network_checks
-from infra import assembly, function_sizes, permission_scope, stack_options
+from infra import assembly, function_sizes
+from infra.cluster import permission_scope
+from infra.options import stack_options
 from tests.infra.aws_calls import reachable
 
 Select = Callable[[str], dict[str, dict[str, Any]]]

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra import function_sizes, resource_names
+from infra import function_sizes
+from infra.cluster import resource_names
 from tests.infra.resolved_template import resolved
 
 Select = Callable[[str], dict[str, dict[str, Any]]]

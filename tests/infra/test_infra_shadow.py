@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, cluster_manifests, function_sizes, stack_options
+from infra import assembly, function_sizes
+from infra.cluster.kubernetes import cluster_manifests
+from infra.options import stack_options
 from tests.infra.resolved_template import resolved
 
 READS = re.compile(r"[a-z0-9-]+:(Describe|Get|List)[A-Za-z]*")

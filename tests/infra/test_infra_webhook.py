@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from infra import assembly, cluster_manifests, deployment_access, function_sizes, stack_options, webhook_configuration
+from infra import assembly, function_sizes
+from infra.cluster.kubernetes import cluster_manifests, deployment_access, webhook_configuration
+from infra.options import stack_options
 from local.kubernetes import kinds
 from local.kubernetes.registry import cel_rules
 from tests.infra import custom_resource_deployment
@@ -140,11 +142,13 @@ def test_no_resource_waits_for_itself() -> None:
 
 def test_the_deployments_function_has_no_code_but_its_own() -> None:
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context={"bundle": "source", "relay": "webhook"})
-    (code,) = (path.parent.parent for path in folder.glob("asset.*/infra/webhook_configuration.py"))
+    (code,) = (path.parents[3] for path in folder.glob("asset.*/infra/cluster/kubernetes/webhook_configuration.py"))
     assert {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()} == {
         "infra/__init__.py",
-        "infra/custom_resource.py",
-        "infra/webhook_configuration.py",
+        "infra/cluster/__init__.py",
+        "infra/cluster/kubernetes/__init__.py",
+        "infra/cluster/kubernetes/custom_resource.py",
+        "infra/cluster/kubernetes/webhook_configuration.py",
         "shared/__init__.py",
         "shared/cluster/__init__.py",
         "shared/cluster/eks_token.py",

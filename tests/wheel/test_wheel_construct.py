@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import assembly, bundling, function_sizes
+from infra import assembly, function_sizes
+from infra.bundle import bundling
 from tests.infra.cdk_command import CDK
 from tests.wheel import building
 
@@ -24,7 +25,8 @@ pytestmark = pytest.mark.long
 BUNDLED = """
 import sys
 from pathlib import Path
-from infra import bundling, function_sizes, installation
+from infra import function_sizes, installation
+from infra.bundle import bundling
 for function in function_sizes.OF_ANY_MODE:
     print(bundling._bundle(Path(sys.argv[1]), installation.ROOT, function, Path(sys.argv[1]) / "none").name)
 print(installation.lock(installation.ROOT).read_text())
@@ -86,7 +88,7 @@ def _types(template: dict[str, Any]) -> dict[str, str]:
 
 
 def _hashes(out: Path, module: str) -> set[str]:
-    return {path.parent.parent.name for path in out.glob(f"asset.*/infra/{module}.py")}
+    return {path.parents[3].name for path in out.glob(f"asset.*/infra/cluster/kubernetes/{module}.py")}
 
 
 def test_an_installation_bundles_the_same_code_as_the_checkout(installed: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import boto3
 
 from cli.status import interruption_feed
-from infra import function_sizes, resource_names
+from infra import function_sizes
+from infra.cluster import resource_names
 from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:

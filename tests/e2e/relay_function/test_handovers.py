@@ -13,7 +13,8 @@ import boto3
 import pytest
 
 from functions.relay import tenure
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.kubernetes import kinds
 from local.world import World
 from local.world.options import Options

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import boto3
 import msgspec
 
-from infra import assembly, cluster_manifests, function_sizes
+from infra import assembly, function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from local.faults import Faults

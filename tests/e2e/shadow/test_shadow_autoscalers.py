@@ -9,7 +9,8 @@ import boto3
 import pytest
 
 from functions.shadow.real_fleet import transition_time
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.kubernetes.apiserver.rbac import Use
 from local.kubernetes.objects import timestamp
 from tests.e2e.node_groups import managed_node_group

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from infra import cluster_manifests, function_sizes
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws.iam_enforcement import credentials
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Rbac

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from aws_lambda_powertools import Logger
 
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws.cloud import Cloud
 from local.faults import Faults
 from local.kubernetes import kinds

@@ -16,7 +16,7 @@ from moto.ec2.models.instances import InstanceBackend
 
 from functions.lifecycle.handler import handle as lifecycle
 from functions.termination.handler import handle as termination
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 from local.aws import backends
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server

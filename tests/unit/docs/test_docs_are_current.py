@@ -14,7 +14,7 @@ import yaml
 from cli.export import families
 from cli.main import app
 from docs import events_page, generate
-from infra import context_keys
+from infra.options import context_keys
 from shared.base import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -12,7 +12,7 @@ import pytest
 from cli.cluster.cluster_reference import ClusterReference
 from cli.export import manifests
 from cli.export.cluster_reader import ClusterReader
-from infra import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests
 from local.kubernetes.apiserver.auth import User
 from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import Server

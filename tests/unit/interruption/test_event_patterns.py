@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.event_rules import INTERRUPTIONS
+from infra.cluster.event_rules import INTERRUPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra import webhook_configuration
+from infra.cluster.kubernetes import webhook_configuration
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.kubernetes.registry.admission_webhooks import CallError

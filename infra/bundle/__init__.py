@@ -1,0 +1,1 @@
+"""The functions' code as it is uploaded: sources, pinned packages, bytecode."""

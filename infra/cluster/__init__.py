@@ -1,0 +1,1 @@
+"""The stack of one cluster: functions, permissions, queues, event rules, alarms."""

@@ -1,0 +1,97 @@
+"""Functions of custom resources: they run only during deployments, call the cluster, and answer CloudFormation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aws_cdk import Duration, RemovalPolicy, Stack, aws_eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.cluster import permissions
+from infra.cluster.functions import ARCHITECTURES, into_vpc
+from infra.cluster.kubernetes import custom_resource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from infra.options.stack_options import StackOptions
+
+_ROOM = "infra/cluster/kubernetes"
+_FOLDERS = ("infra", "infra/cluster", _ROOM, "shared", "shared/cluster")
+_FILES = (
+    "infra/__init__.py",
+    "infra/cluster/__init__.py",
+    f"{_ROOM}/__init__.py",
+    f"{_ROOM}/custom_resource.py",
+    "shared/__init__.py",
+    "shared/cluster/__init__.py",
+    "shared/cluster/eks_token.py",
+)
+"""The code of each, besides its module; the rest of it is in Lambda's runtime."""
+
+
+class DeploymentFunction(Construct):
+    """The ``function``, and the access ``entry`` of its role."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        module: str,
+        purpose: str,
+        group: str,
+        options: StackOptions,
+        checkout: Path,
+    ) -> None:
+        """``module`` is that of this folder with its ``handle``, ``group`` the Kubernetes group of its role."""
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        log_group = logs.LogGroup(
+            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        role = iam.Role(
+            self,
+            "Role",
+            description=f"Tenon: {purpose}",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        )
+        log_group.grant_write(role)
+        role.add_to_policy(
+            iam.PolicyStatement(
+                sid="DescribeCluster",
+                actions=["eks:DescribeCluster"],
+                resources=[stack.format_arn(service="eks", resource="cluster", resource_name=options.cluster)],
+            )
+        )
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            description=f"Tenon: {purpose}",
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=ARCHITECTURES[options.function_architecture],
+            handler=f"{_ROOM.replace('/', '.')}.{module}.handle",
+            code=lambda_.Code.from_asset(
+                str(checkout),
+                exclude=["*", ".*", *(f"!{path}" for path in (*_FOLDERS, *_FILES, f"{_ROOM}/{module}.py"))],
+            ),
+            memory_size=256,
+            timeout=Duration.minutes(2),
+            environment={custom_resource.CLUSTER_VARIABLE: options.cluster},
+            role=role,
+            log_group=log_group,
+        )
+        if options.subnets:
+            into_vpc(self.function, options)
+            role.add_to_policy(permissions.join_network())
+        self.entry = aws_eks.CfnAccessEntry(
+            self,
+            "Entry",
+            cluster_name=options.cluster,
+            principal_arn=role.role_arn,
+            kubernetes_groups=[group],
+            type="STANDARD",
+        )

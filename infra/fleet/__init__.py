@@ -1,0 +1,1 @@
+"""The stack that the clusters of a fleet share."""

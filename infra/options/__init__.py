@@ -1,0 +1,1 @@
+"""The options of a deployment: context keys, and the fields of ``StackOptions``."""

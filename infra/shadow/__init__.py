@@ -1,0 +1,1 @@
+"""The stack of one cluster in shadow mode."""
