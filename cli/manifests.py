@@ -12,6 +12,8 @@ from cli.errors import UsageError, errors_as_one_line
 from cli.progress import progress
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from infra.cluster.kubernetes.cluster_manifests import Obj
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{32,256}")
@@ -135,15 +137,15 @@ def _webhook(url: str, path: Path | None) -> list[Obj]:
     return [webhook_configuration.configuration(f"{url.rstrip('/')}/{secret}")]
 
 
-def _tolerations(text: str) -> tuple[dict[str, str], ...]:
+def _tolerations(text: str) -> tuple[Mapping[str, str], ...]:
     """The tolerations of the option.
 
     Raises:
         UsageError: they can't be parsed.
     """
-    from infra.options import stack_options  # noqa: PLC0415 (slow to import)
+    from infra.options import formats, stack_options  # noqa: PLC0415 (slow to import)
 
     try:
-        return stack_options.tolerations([part for part in text.split(",") if part], option="--tolerations")
+        return tuple(formats.toleration(part, "--tolerations") for part in text.split(",") if part)
     except stack_options.OptionError as error:
         raise UsageError(str(error)) from error

@@ -1,74 +1,9 @@
-"""Descriptions that the code doesn't have: context keys, settings, events, and statements of policies."""
+"""Descriptions that the code doesn't have: settings, events, and statements of policies."""
 
 from __future__ import annotations
 
-CONTEXT = {
-    "cluster": "The EKS cluster's name. One stack is created for it. Required, but for `clusters`.",
-    "clusters": "A list of names in `cdk.json`: one stack for each. `cluster` takes precedence.",
-    "fleet": "The name of a [fleet](../fleets.md): one more stack has what the clusters of the list `clusters` share. "
-    "Default: none, and they share nothing.",
-    "bundle": "`full` (default) includes the functions' code and dependencies; `source` leaves them out, to inspect "
-    "only the template.",
-    "clusterSide": "`applied` (default): the stack applies CustomResourceDefinitions, RBAC and the relay. `printed`: "
-    "you apply the output of `tenon manifests`.",
-    "kinds": "`applied` (default; refused where the CustomResourceDefinitions are another product's), or `kept`.",
-    "capacityBuffers": "`applied` (default; refused where another autoscaler brought the definition of "
-    "CapacityBuffers), or `kept`.",
-    "relay": "`function` (default): a function holds the watch of the cluster, and nothing of Tenon's runs in the "
-    "cluster. `pod`: a Deployment with two pods holds it, with the image and the role that the next keys give. "
-    "`webhook`: nothing watches the cluster, and an admission webhook announces new pods, for clusters that idle "
-    "([what it lacks](../architecture.md#the-webhook)).",
-    "sweepMemory": "MiB of memory of the functions lifecycle and disruption; default: 885, half of a processor. "
-    "With 1769 they sweep clusters of more than 1,000 nodes twice as fast.",
-    "relayMemory": "MiB of memory of the relay function; default: 128. "
-    "[How much a cluster needs](../architecture.md#the-relay).",
-    "relayImage": "URI of the relay's image; default: Docker builds one during the deployment.",
-    "relayArchitecture": "`both` (default): the image is built for arm64 and amd64, which needs a Docker with its "
-    "containerd image store (the default since Docker 29). `arm64` or `amd64`: only for one, with any Docker, and the "
-    "relay only runs on nodes of it.",
-    "relayTolerations": "Taints that the relay tolerates, separated by commas, as `KEY[=VALUE][:EFFECT]`; `*` for all.",
-    "webhookDigest": "With `relay=webhook` and `clusterSide=printed`: the SHA-256 digest of the webhook's secret "
-    "path, in hexadecimal ([how](../upgrades.md#the-webhook-with-printed-manifests)).",
-    "oidcProvider": "The cluster's OIDC issuer: the relay gets its role by IRSA, and IAM must have the issuer's "
-    "provider. Default: by EKS Pod Identity, which the China Regions don't have.",
-    "functionArchitecture": "`arm64` (default), or `amd64` where a Region's Lambda has no arm64.",
-    "nodeRole": "An existing IAM role for nodes; default: the stack creates one.",
-    "nodeRoles": "Other roles that node classes may use, separated by commas. Functions can't pass any other role.",
-    "subnets": "Subnets of the functions, separated by commas, for clusters with a private endpoint; requires "
-    "`securityGroups`. The catalog function stays outside: it doesn't call the cluster, but the Pricing API.",
-    "securityGroups": "Security groups of the functions in those subnets.",
-    "reservedConcurrency": "`true` reserves one concurrent execution each for lifecycle and catalog, which limits "
-    "their calls to EC2 in a burst of events, and limits how many batches of a queue are handled at once. "
-    "Default: `false`, because Lambda keeps 100 executions unreserved, and "
-    "new accounts don't have more; `tenon preflight` says what the quota allows.",
-    "kmsKeys": "ARNs of customer managed KMS keys for nodes' volumes; those that launch may use them through EC2.",
-    "observability": "`lean`: one alarm (`unwell`) and the metric that it needs. `full`: an alarm for each symptom, "
-    "all metrics, and a dashboard, for about USD 9 more a month. Default: `lean`.",
-    "alarmTopic": "ARN of an SNS topic that alarms notify; default: alarms only change their state.",
-    "tracing": "`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`.",
-    "plannedPods": "`nominated` (default): pending pods are nominated for the nodes that were launched for them "
-    "(`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off`: kube-scheduler fills nodes in "
-    "its own order.",
-    "bufferQueues": "SQS queues of this account and Region that [CapacityBuffers may follow]"
-    "(../capacity-buffers.md#queues-alarms-and-events), by name, separated by commas. Without these, alarms and "
-    "events, the function `buffers` isn't deployed.",
-    "bufferAlarms": "CloudWatch alarms of metrics that CapacityBuffers may follow, by name, separated by commas.",
-    "bufferEvents": "Events that CapacityBuffers may follow, as `SOURCE/DETAIL-TYPE` separated by commas.",
-    "bufferEventBus": "The bus of these events; default: `default`.",
-    "nodeGroups": "`on` lets functions scale the cluster's Auto Scaling groups and managed node groups "
-    "([node groups](../node-groups.md)); default: `off`.",
-    "commitments": "`on` reads the account's Savings Plans and Reserved Instances each hour, so that decisions count "
-    "them ([commitments](../commitments.md)); default: `off`.",
-    "commitmentShare": "With `commitments=on`: the part of the account's commitments that the cluster may use, 0 to 1; "
-    "default: its part of the running instances.",
-    "mode": "`shadow` deploys only what [compares](../shadow-mode.md) what Tenon would do with what another autoscaler "
-    "does, and changes nothing; default: `active`.",
-    "shadowInterval": "Minutes between two runs of shadow mode, 2 to 30; default: `5`.",
-    "shadowPools": "A file with NodePools and node classes for shadow mode; default: the cluster's own, and NodePools "
-    "[derived](../shadow-mode.md#nodepools) from the nodes of Cluster Autoscaler and EKS Auto Mode.",
-    "standby": "`on` lets functions stop and start instances of NodePools, which standby nodes need "
-    "([standby nodes](../standby-nodes.md)); default: `off`.",
-}
+CLUSTERS = "A list of names in `cdk.json`: one stack for each. `cluster` takes precedence."
+"""Of the context key without a field."""
 
 SETTINGS_MEANINGS = {
     "shadow_interval": "Minutes between two runs of shadow mode.",

@@ -1,10 +1,10 @@
 """Generates the pages that follow from the code: ``python -m docs.generate``; ``--check`` only compares.
 
-Sources are the CustomResourceDefinitions, the synthesised template (permissions), each function's settings, the metrics
-in shared/base/metrics.py, the code that records events, the local world's instance types, the scheduling core's
-decisions for examples, the types of what commands print as JSON, the ledger of fields, and measurements (costs).
-docs/descriptions.py has the descriptions that the code doesn't have; a description that is missing or unused is an
-error.
+Sources are the CustomResourceDefinitions, the synthesised template (permissions), the table of options, each function's
+settings, the metrics in shared/base/metrics.py, the code that records events, the local world's instance types, the
+scheduling core's decisions for examples, the types of what commands print as JSON, the ledger of fields, and
+measurements (costs). docs/descriptions.py has the descriptions that the code doesn't have; a description that is
+missing or unused is an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from docs import (
     json_page,
     kinds_page,
 )
-from docs.descriptions import CONTEXT, SETTINGS_MEANINGS
-from docs.markdown import complete, table
+from docs.descriptions import CLUSTERS, SETTINGS_MEANINGS
+from docs.markdown import complete, field_docstrings, table
 from infra import function_sizes
 from infra.cluster import functions
-from infra.options import context_keys
+from infra.options import stack_options
 from shared.api import crds
 from shared.base import metrics, settings
 
@@ -84,8 +84,9 @@ def _settings() -> str:
         "With `-c KEY=VALUE` of `cdk deploy`, or in `cdk.json`. Unknown keys are refused.",
         "",
     ]
-    complete("context key", set(context_keys.KEYS), set(CONTEXT))
-    lines += table(("key", "meaning"), [(f"`{key}`", CONTEXT[key]) for key in context_keys.KEYS])
+    fields = {option.key: name for name, option in stack_options.OPTIONS.items()}
+    meanings = {"clusters": CLUSTERS, **field_docstrings(stack_options.StackOptions)}
+    lines += table(("key", "meaning"), [(f"`{key}`", meanings[fields.get(key, key)]) for key in stack_options.KEYS])
     used: dict[str, list[str]] = defaultdict(list)
     for function in function_sizes.OF_ANY_MODE:
         for name in functions.setting_names(function):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra import function_sizes, installation, template_limits
-from infra.options import context_keys, fleet_options, stack_options
+from infra.options import context_keys, stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,10 +78,9 @@ def make(
         default_stack_synthesizer=bucket_template.synthesizer() if for_any_bucket else None,
     )
     context_keys.check(app.node.get_all_context())
-    context_values = {key: value for key in context_keys.KEYS if (value := app.node.try_get_context(key)) is not None}
+    context_values = {key: value for key in stack_options.KEYS if (value := app.node.try_get_context(key)) is not None}
     env = Environment(account=account, region=region) if account or region else None
     fleet: Stack | None = None
-    fleet_options.fleet(context_values)  # before anything is made of a list that is incomplete
     names = stack_options.clusters(context_values)
     for cluster in names:
         options = stack_options.parse(context_values, cluster=cluster, region=region)
@@ -162,7 +161,7 @@ def _versions() -> dict[str, str]:
 
 def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:
     sources = list(_TEMPLATE_SOURCES)
-    if context.get("bundle", "full") == "full" or context.get("clusterSide", "applied") == "applied":
+    if context.get("bundle") != "source" or context.get("clusterSide") != "printed":
         sources += _CODE_SOURCES  # for the functions' bundles; for the CustomResourceDefinitions and the relay's image
     digest = hashlib.sha256()
     digest.update(f"{_inputs(cluster, context, region)}{json.dumps(_versions())}".encode())

@@ -1,4 +1,4 @@
-"""The names of the context keys of a deployment, which ``stack_options`` reads; all others are refused.
+"""The context of a deployment may have the keys of ``stack_options``; all others are refused.
 
 The CDK ignores an unknown key, so that a misspelt one would deploy something else than was meant. The CDK keeps keys of
 its own in the same context, and a user's ``~/.cdk.json`` is for all of a user's apps: these are left alone.
@@ -11,51 +11,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.options.stack_options import OptionError
+from infra.options.rules import OptionError
+from infra.options.stack_options import KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-
-KEYS = (
-    "cluster",
-    "clusters",
-    "fleet",
-    "bundle",
-    "clusterSide",
-    "kinds",
-    "capacityBuffers",
-    "relay",
-    "relayMemory",
-    "sweepMemory",
-    "relayImage",
-    "relayArchitecture",
-    "relayTolerations",
-    "webhookDigest",
-    "oidcProvider",
-    "functionArchitecture",
-    "nodeRole",
-    "nodeRoles",
-    "subnets",
-    "securityGroups",
-    "reservedConcurrency",
-    "kmsKeys",
-    "alarmTopic",
-    "observability",
-    "tracing",
-    "plannedPods",
-    "bufferQueues",
-    "bufferAlarms",
-    "bufferEvents",
-    "bufferEventBus",
-    "standby",
-    "nodeGroups",
-    "commitments",
-    "commitmentShare",
-    "mode",
-    "shadowInterval",
-    "shadowPools",
-)
-"""All context keys."""
 
 _OF_THE_CDK = frozenset({"acknowledged-issue-numbers", "cli-telemetry"})
 """Keys of the CDK's command line without a namespace; all others have a colon or begin with ``@``."""

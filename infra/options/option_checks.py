@@ -13,53 +13,17 @@ from typing import TYPE_CHECKING
 from aws_cdk import Token
 
 from infra.options import stack_options
-from infra.options.stack_options import OptionError, StackOptions
+from infra.options.rules import OptionError
+from infra.options.stack_options import OPTIONS, StackOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SWITCHES: Mapping[str, tuple[str, str, str]] = {
-    "apply": ("clusterSide", "printed", "applied"),
-    "kinds": ("kinds", "kept", "applied"),
-    "capacity_buffers": ("capacityBuffers", "kept", "applied"),
-    "reserve": ("reservedConcurrency", "false", "true"),
-    "tracing": ("tracing", "off", "active"),
-    "standby": ("standby", "off", "on"),
-    "node_groups": ("nodeGroups", "off", "on"),
-    "commitments": ("commitments", "off", "on"),
-}
-"""The key of each field with a bool, and its values for False and True."""
-_TEXTS: Mapping[str, str] = {
-    "bundle": "bundle",
-    "relay": "relay",
-    "relay_memory": "relayMemory",
-    "sweep_memory": "sweepMemory",
-    "relay_image": "relayImage",
-    "webhook_digest": "webhookDigest",
-    "oidc_provider": "oidcProvider",
-    "function_architecture": "functionArchitecture",
-    "node_role": "nodeRole",
-    "alarm_topic": "alarmTopic",
-    "observability": "observability",
-    "planned_pods": "plannedPods",
-    "buffer_event_bus": "bufferEventBus",
-    "commitment_share": "commitmentShare",
-}
-_LISTS: Mapping[str, str] = {
-    "node_roles": "nodeRoles",
-    "subnets": "subnets",
-    "security_groups": "securityGroups",
-    "kms_keys": "kmsKeys",
-    "buffer_queues": "bufferQueues",
-    "buffer_alarms": "bufferAlarms",
-    "buffer_events": "bufferEvents",
-}
 _ELSEWHERE: Mapping[str, str] = {
     "fleet": "clusters of a fleet are deployed together, by cdk deploy (docs/fleets.md)",
     "shadow": "shadow mode is a stack without Tenon's other resources: deploy it by cdk deploy (docs/shadow-mode.md)",
 }
-_ARCHITECTURES, _TOLERATIONS = "relayArchitecture", "relayTolerations"
-_BOTH = frozenset({"arm64", "amd64"})
+_OF_THE_CONTEXT = frozenset({*_ELSEWHERE, "shadow_interval", "shadow_pools"})
 
 
 def checked(options: StackOptions, *, region: str | None) -> StackOptions:
@@ -99,30 +63,18 @@ def checked(options: StackOptions, *, region: str | None) -> StackOptions:
 
 def _context(options: StackOptions) -> dict[str, object]:
     """The context that means the same; fields with their defaults are left out."""
-    defaults = {field.name: field.default for field in dataclasses.fields(StackOptions)}
-    given = {name: value for name, default in defaults.items() if (value := getattr(options, name)) != default}
-    context: dict[str, object] = {}
-    for name, value in given.items():
-        if name in _SWITCHES:
-            key, off, on = _SWITCHES[name]
-            context[key] = on if value else off
-        elif name in _TEXTS:
-            context[_TEXTS[name]] = value
-        elif name in _LISTS:
-            context[_LISTS[name]] = value if isinstance(value, str) else [str(part) for part in value]
-    if "relay_architectures" in given:
-        names = set(options.relay_architectures)
-        context[_ARCHITECTURES] = "both" if names == _BOTH else ",".join(sorted(names))
-    if options.relay_tolerations:
-        context[_TOLERATIONS] = "*"  # Kubernetes' own form isn't the context's; only that there are any is checked
-    return context
+    return {
+        option.key: option.rule.written(value)
+        for name, option in OPTIONS.items()
+        if name not in _OF_THE_CONTEXT and (value := getattr(options, name)) != option.rule.default
+    }
 
 
 def _with_fields(message: str) -> str:
     """A message about context keys as a message about fields."""
-    fields = {key: name for name, key in (*_TEXTS.items(), *_LISTS.items())}
-    fields |= {key: name for name, (key, _, _) in _SWITCHES.items()}
-    fields |= {_ARCHITECTURES: "relay_architectures", _TOLERATIONS: "relay_tolerations"}
-    for name, (key, off, on) in _SWITCHES.items():
-        message = message.replace(f"-c {key}={off}", f"{name}=False").replace(f"-c {key}={on}", f"{name}=True")
+    for name, option in OPTIONS.items():
+        if isinstance(option.rule.default, bool):
+            for value in (False, True):
+                message = message.replace(f"-c {option.key}={option.rule.written(value)}", f"{name}={value}")
+    fields = {option.key: name for name, option in OPTIONS.items()}
     return re.sub(r"-c (\w+)", lambda match: fields.get(match[1], match[1]), message)

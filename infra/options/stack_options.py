@@ -1,23 +1,29 @@
-"""The context keys (``-c key=value``) of a deployment, as one validated value.
+"""The table of options, and how they are read from the context (``-c key=value``) of a deployment.
 
+Each option is a field of ``StackOptions``: its type, context key, rule with the default, and meaning are there and
+nowhere else. Which keys are refused, what an app with the construct may give, and docs/reference/settings.md follow.
 A cluster is only known by its name: nothing is looked up during synthesis, so the template can be built anywhere.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra import function_sizes
-from infra.options import shadow_pools
-from shared.api import buffer_signals, labels
-from shared.base import hints
+from infra.function_sizes import HALF_VCPU, LEAST_MEMORY, MOST_MEMORY
+from infra.options import formats, shadow_pools
+from infra.options.rules import Option, OptionError, Rule, choice, names, number, option, separated, switch, text, words
+from shared.api import labels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from shared.api.buffer_signals import Event
+
+__all__ = ["KEYS", "OPTIONS", "NoClusterError", "OptionError", "StackOptions", "cluster_name", "clusters", "parse"]
 
 Bundle = Literal["full", "source"]
 Observability = Literal["lean", "full"]
@@ -25,16 +31,9 @@ PlannedPods = Literal["nominated", "off"]
 Architecture = Literal["arm64", "amd64"]
 Relay = Literal["function", "pod", "webhook"]
 DEFAULT_BUS = "default"
-DEFAULT_SHADOW_INTERVAL = 5
-_SHADOW_INTERVALS = range(2, 31)
-"""Minutes. A run takes up to two; after an hour without one nothing is counted."""
-
-# https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
-_CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
-
-
-class OptionError(ValueError):
-    """An invalid context value; the message names the key, the value and what is allowed."""
+_BOTH: tuple[Architecture, ...] = ("arm64", "amd64")
+_RELAY_MEMORY = function_sizes.SIZES[function_sizes.RELAY].memory
+_MEMORY = "MiB from {least} to {most}"
 
 
 class NoClusterError(OptionError):
@@ -45,72 +44,117 @@ class NoClusterError(OptionError):
 class StackOptions:
     """The options of one cluster's stack.
 
-    ``fleet`` is the fleet whose stack has what its clusters share: the catalog, the alarm, the dashboard and the queue
-    of undelivered events ("" for none).
-    ``bundle`` "source" leaves the functions' code out (the local world runs it from the checkout). ``apply`` lets the
-    stack apply its objects to the cluster: CustomResourceDefinitions (``kinds``; not where Karpenter's own stay;
-    ``capacity_buffers``: with that of CapacityBuffers), RBAC and the relay where it is a pod.
-    ``sweep_memory`` is that of the functions that mostly sweep, in MiB.
-    ``relay`` is where the watch of the cluster runs: in a function with ``relay_memory`` MiB, or in pods, with
-    ``relay_image`` or an image that is built during deployment, which needs Docker. "webhook": nothing watches the
-    cluster, and an admission webhook announces new pods; ``webhook_digest`` is the SHA-256 digest of its secret path
-    where the stack doesn't generate it, because users apply the cluster's objects. ``relay_architectures`` are those
-    that the image is built for, ``relay_tolerations`` Kubernetes tolerations. ``oidc_provider`` is the host and path of
-    the cluster's OIDC issuer: with it the relay gets its role by IRSA instead of EKS Pod Identity. ``node_role`` is an
-    existing role for nodes instead of a new one, ``node_roles`` are other roles that node classes may use. ``subnets``
-    and ``security_groups`` put the functions that call the cluster into a VPC, which a private cluster endpoint needs.
-    ``reserve`` reserves concurrency for functions that run one at a time, which the quota of a new account doesn't
-    allow. ``function_architecture`` is the processor of the functions, arm64 except where a Region's Lambda doesn't
-    have it. ``alarm_topic`` is the ARN of an SNS topic that alarms notify; without it they only change their state.
-    ``observability`` "lean" has one alarm and the metric that it needs, "full" alarms for each symptom, all metrics and
-    a dashboard. ``tracing`` sends a trace of each invocation to X-Ray. ``kms_keys`` are the ARNs of customer managed
-    keys that encrypt volumes of nodes. ``planned_pods`` "nominated" lets the lifecycle function nominate pods for the
-    nodes planned for them. ``buffer_queues`` and ``buffer_alarms`` are the names of SQS queues and CloudWatch alarms
-    that CapacityBuffers may follow, and ``buffer_events`` events on the bus ``buffer_event_bus``.
-    ``shadow`` deploys only what compares, without changing anything, what Tenon would do with what is done: every
-    ``shadow_interval`` minutes, with the NodePools and node classes ``shadow_pools`` or, without them, the cluster's.
-    ``standby`` gives the rights to stop and start instances, which NodePools' standby nodes need. ``node_groups`` gives
-    the rights to scale the cluster's node groups. ``commitments`` lets the catalog function read Savings Plans and
-    Reserved Instances, which decisions then count; ``commitment_share`` is the cluster's part of them, 0 to 1 as text
-    ("": by its part of the running instances).
+    ``webhook_digest`` is only given where the stack doesn't generate the webhook's path, because users apply the
+    cluster's objects. ``oidc_provider`` is the host and path of the issuer, and ``commitment_share`` a number as text.
     """
 
     cluster: str
-    fleet: str = ""
-    bundle: Bundle = "full"
-    apply: bool = True
-    kinds: bool = True
-    capacity_buffers: bool = True
-    relay: Relay = "function"
-    relay_memory: int = function_sizes.SIZES[function_sizes.RELAY].memory
-    sweep_memory: int = function_sizes.HALF_VCPU
-    relay_image: str = ""
-    relay_architectures: tuple[Architecture, ...] = ("arm64", "amd64")
-    relay_tolerations: tuple[Mapping[str, str], ...] = ()
-    webhook_digest: str = ""
-    oidc_provider: str = ""
-    function_architecture: Architecture = "arm64"
-    node_role: str = ""
-    node_roles: tuple[str, ...] = ()
-    subnets: tuple[str, ...] = ()
-    security_groups: tuple[str, ...] = ()
-    reserve: bool = False
-    kms_keys: tuple[str, ...] = ()
-    alarm_topic: str = ""
-    observability: Observability = "lean"
-    tracing: bool = False
-    planned_pods: PlannedPods = "nominated"
-    standby: bool = False
-    node_groups: bool = False
-    commitments: bool = False
-    commitment_share: str = ""
-    buffer_queues: tuple[str, ...] = ()
-    buffer_alarms: tuple[str, ...] = ()
-    buffer_events: tuple[Event, ...] = ()
-    buffer_event_bus: str = DEFAULT_BUS
-    shadow: bool = False
-    shadow_interval: int = DEFAULT_SHADOW_INTERVAL
-    shadow_pools: tuple[Mapping[str, Any], ...] = ()
+    """The EKS cluster's name. One stack is created for it. Required, but for `clusters`."""
+    fleet: str = option("fleet", text(formats.fleet))
+    """The name of a [fleet](../fleets.md): one more stack has what the clusters of the list `clusters` share. Default:
+    none, and they share nothing."""
+    bundle: Bundle = option("bundle", choice("full", "source"))
+    """`full` (default) includes the functions' code and dependencies; `source` leaves them out, to inspect only the
+    template."""
+    apply: bool = option("clusterSide", switch("applied", "printed", is_on=True))
+    """`applied` (default): the stack applies CustomResourceDefinitions, RBAC and the relay. `printed`: you apply the
+    output of `tenon manifests`."""
+    kinds: bool = option("kinds", switch("applied", "kept", is_on=True))
+    """`applied` (default; refused where the CustomResourceDefinitions are another product's), or `kept`."""
+    capacity_buffers: bool = option("capacityBuffers", switch("applied", "kept", is_on=True))
+    """`applied` (default; refused where another autoscaler brought the definition of CapacityBuffers), or `kept`."""
+    relay: Relay = option("relay", choice("function", "pod", "webhook"))
+    """`function` (default): a function holds the watch of the cluster, and nothing of Tenon's runs in the cluster.
+    `pod`: a Deployment with two pods holds it, with the image and the role that the next keys give. `webhook`: nothing
+    watches the cluster, and an admission webhook announces new pods, for clusters that idle ([what it
+    lacks](../architecture.md#the-webhook))."""
+    relay_memory: int = option("relayMemory", number(_RELAY_MEMORY, LEAST_MEMORY, MOST_MEMORY, _MEMORY))
+    """MiB of memory of the relay function; default: 128. [How much a cluster needs](../architecture.md#the-relay)."""
+    sweep_memory: int = option("sweepMemory", number(HALF_VCPU, HALF_VCPU, MOST_MEMORY, _MEMORY))
+    """MiB of memory of the functions lifecycle and disruption; default: 885, half of a processor. With 1769 they sweep
+    clusters of more than 1,000 nodes twice as fast."""
+    relay_image: str = option("relayImage", text(formats.anything))
+    """URI of the relay's image; default: Docker builds one during the deployment."""
+    relay_architectures: tuple[Architecture, ...] = option(
+        "relayArchitecture",
+        words(
+            {"both": _BOTH, "arm64": ("arm64",), "amd64": ("amd64",)},
+            lambda value: "both" if {*value} == {*_BOTH} else ",".join(sorted({*value})),
+        ),
+    )
+    """`both` (default): the image is built for arm64 and amd64, which needs a Docker with its containerd image store
+    (the default since Docker 29). `arm64` or `amd64`: only for one, with any Docker, and the relay only runs on nodes
+    of it."""
+    # Kubernetes' own form isn't the context's: that an app's fields have any is all that is checked.
+    relay_tolerations: tuple[Mapping[str, str], ...] = option(
+        "relayTolerations", names(formats.toleration, written=lambda value: "*" if value else "")
+    )
+    """Taints that the relay tolerates, separated by commas, as `KEY[=VALUE][:EFFECT]`; `*` for all."""
+    webhook_digest: str = option("webhookDigest", text(formats.anything))
+    """With `relay=webhook` and `clusterSide=printed`: the SHA-256 digest of the webhook's secret path, in hexadecimal
+    ([how](../upgrades.md#the-webhook-with-printed-manifests))."""
+    oidc_provider: str = option("oidcProvider", text(formats.oidc_provider))
+    """The cluster's OIDC issuer: the relay gets its role by IRSA, and IAM must have the issuer's provider. Default: by
+    EKS Pod Identity, which the China Regions don't have."""
+    function_architecture: Architecture = option("functionArchitecture", choice("arm64", "amd64"))
+    """`arm64` (default), or `amd64` where a Region's Lambda has no arm64."""
+    node_role: str = option("nodeRole", text(formats.anything))
+    """An existing IAM role for nodes; default: the stack creates one."""
+    node_roles: tuple[str, ...] = option("nodeRoles", names(formats.anything))
+    """Other roles that node classes may use, separated by commas. Functions can't pass any other role."""
+    subnets: tuple[str, ...] = option("subnets", names(formats.anything))
+    """Subnets of the functions, separated by commas, for clusters with a private endpoint; requires `securityGroups`.
+    The catalog function stays outside: it doesn't call the cluster, but the Pricing API."""
+    security_groups: tuple[str, ...] = option("securityGroups", names(formats.anything))
+    """Security groups of the functions in those subnets."""
+    reserve: bool = option("reservedConcurrency", switch("false", "true"))
+    """`true` reserves one concurrent execution each for lifecycle and catalog, which limits their calls to EC2 in a
+    burst of events, and limits how many batches of a queue are handled at once. Default: `false`, because Lambda keeps
+    100 executions unreserved, and new accounts don't have more; `tenon preflight` says what the quota allows."""
+    kms_keys: tuple[str, ...] = option("kmsKeys", names(formats.kms_key))
+    """ARNs of customer managed KMS keys for nodes' volumes; those that launch may use them through EC2."""
+    alarm_topic: str = option("alarmTopic", text(formats.topic))
+    """ARN of an SNS topic that alarms notify; default: alarms only change their state."""
+    observability: Observability = option("observability", choice("lean", "full"))
+    """`lean`: one alarm (`unwell`) and the metric that it needs. `full`: an alarm for each symptom, all metrics, and a
+    dashboard, for about USD 9 more a month. Default: `lean`."""
+    tracing: bool = option("tracing", switch("off", "active"))
+    """`active` sends a trace of each invocation to X-Ray (about a dollar a month); default: `off`."""
+    planned_pods: PlannedPods = option("plannedPods", choice("nominated", "off"))
+    """`nominated` (default): pending pods are nominated for the nodes that were launched for them
+    (`status.nominatedNodeName`), so that kube-scheduler binds them as planned; `off`: kube-scheduler fills nodes in its
+    own order."""
+    buffer_queues: tuple[str, ...] = option("bufferQueues", names(formats.source(labels.SQS_QUEUE), is_set=True))
+    """SQS queues of this account and Region that [CapacityBuffers may
+    follow](../capacity-buffers.md#queues-alarms-and-events), by name, separated by commas. Without these, alarms and
+    events, the function `buffers` isn't deployed."""
+    buffer_alarms: tuple[str, ...] = option("bufferAlarms", names(formats.source(labels.CLOUDWATCH_ALARM), is_set=True))
+    """CloudWatch alarms of metrics that CapacityBuffers may follow, by name, separated by commas."""
+    buffer_events: tuple[Event, ...] = option("bufferEvents", names(formats.event, is_set=True))
+    """Events that CapacityBuffers may follow, as `SOURCE/DETAIL-TYPE` separated by commas."""
+    buffer_event_bus: str = option("bufferEventBus", text(formats.event_bus, default=DEFAULT_BUS))
+    """The bus of these events; default: `default`."""
+    standby: bool = option("standby", switch("off", "on"))
+    """`on` lets functions stop and start instances of NodePools, which standby nodes need ([standby
+    nodes](../standby-nodes.md)); default: `off`."""
+    node_groups: bool = option("nodeGroups", switch("off", "on"))
+    """`on` lets functions scale the cluster's Auto Scaling groups and managed node groups ([node
+    groups](../node-groups.md)); default: `off`."""
+    commitments: bool = option("commitments", switch("off", "on"))
+    """`on` reads the account's Savings Plans and Reserved Instances each hour, so that decisions count them
+    ([commitments](../commitments.md)); default: `off`."""
+    commitment_share: str = option("commitmentShare", text(formats.anything))
+    """With `commitments=on`: the part of the account's commitments that the cluster may use, 0 to 1; default: its part
+    of the running instances."""
+    shadow: bool = option("mode", switch("active", "shadow"))
+    """`shadow` deploys only what [compares](../shadow-mode.md) what Tenon would do with what another autoscaler does,
+    and changes nothing; default: `active`."""
+    # A run takes up to two minutes; after an hour without one nothing is counted.
+    shadow_interval: int = option("shadowInterval", number(5, 2, 30, "minutes, {least} to {most}"))
+    """Minutes between two runs of shadow mode, 2 to 30; default: `5`."""
+    shadow_pools: tuple[Mapping[str, Any], ...] = option("shadowPools", Rule(default=(), read=shadow_pools.read))
+    """A file with NodePools and node classes for shadow mode; default: the cluster's own, and NodePools
+    [derived](../shadow-mode.md#nodepools) from the nodes of Cluster Autoscaler and EKS Auto Mode."""
 
     @property
     def reads_demand(self) -> bool:
@@ -132,181 +176,19 @@ class StackOptions:
         return tuple(name for name in function_sizes.ALL if optional.get(name, True))
 
 
-def _names(context: Mapping[str, object], key: str) -> tuple[str, ...]:
-    value = context.get(key, ())
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    if isinstance(value, Sequence) and all(isinstance(part, str) for part in value):
-        return tuple(str(part) for part in value)
-    raise OptionError(f"-c {key}={value}: must be names separated by commas")
+OPTIONS: Mapping[str, Option] = {
+    field.name: field.metadata[Option.__name__] for field in dataclasses.fields(StackOptions) if field.metadata
+}
+"""The options by field, without the cluster's name."""
+KEYS = ("cluster", "clusters", *(known.key for known in OPTIONS.values()))
+"""All context keys."""
 
-
-def _one_of(context: Mapping[str, object], key: str, default: str, *alternatives: str) -> str:
-    value = str(context.get(key, default)) or default
-    if value.lower() not in {default, *alternatives}:
-        raise OptionError(f"-c {key}={value}: must be {' or '.join((default, *alternatives))}")
-    return value.lower()
-
-
-_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-
-
-def tolerations(values: Sequence[str], *, option: str) -> tuple[dict[str, str], ...]:
-    """The tolerations of taints as kubectl writes them (``KEY[=VALUE][:EFFECT]``); ``*`` tolerates every taint.
-
-    Raises:
-        OptionError: a value has no key, or an unknown effect.
-    """
-    parsed: list[dict[str, str]] = []
-    for text in values:
-        taint, colon, effect = text.partition(":")
-        key, equals, value = taint.partition("=")
-        if not key or (colon and effect not in _EFFECTS):
-            raise OptionError(
-                f"{option}={text}: must be taints KEY[=VALUE][:EFFECT] separated by commas, with an effect of "
-                f"{', '.join(_EFFECTS)}; or *"
-            )
-        matched = {"operator": "Exists"} if not equals else {"operator": "Equal", "value": value}
-        parsed.append({**({} if key == "*" else {"key": key}), **matched, **({"effect": effect} if effect else {})})
-    return tuple(parsed)
-
-
-_OIDC_PROVIDER = re.compile(r"[a-z0-9.-]+\.[a-z0-9.-]+(/[\w.-]+)*")
-
-
-def oidc_provider(issuer: str, *, option: str) -> str:
-    """The host and path of an OIDC issuer, as IAM names its provider; "" for none.
-
-    Raises:
-        OptionError: it isn't an issuer, such as an ARN.
-    """
-    provider = issuer.removeprefix("https://").rstrip("/")
-    if provider and not _OIDC_PROVIDER.fullmatch(provider):
-        raise OptionError(
-            f"{option}={issuer}: must be the cluster's OIDC issuer, such as oidc.eks.REGION.amazonaws.com/id/ID"
-        )
-    return provider
-
-
-_POD_ONLY = ("relayImage", "relayArchitecture", "relayTolerations", "oidcProvider")
-_RELAYS: Mapping[str, Relay] = {"function": "function", "pod": "pod", "webhook": "webhook"}
-
-
-def _relay(context: Mapping[str, object]) -> Relay:
-    relay = _one_of(context, "relay", *_RELAYS)
-    unused = [key for key in _POD_ONLY if context.get(key)]
-    if relay != "pod" and unused:
-        raise OptionError(f"-c {unused[0]}: is for the relay as a pod; give -c relay=pod, or leave it out")
-    return _RELAYS[relay]
-
-
-def _webhook_digest(context: Mapping[str, object], *, is_needed: bool) -> str:
-    digest = str(context.get("webhookDigest", ""))
-    if (digest or is_needed) and not (is_needed and re.fullmatch("[0-9a-f]{64}", digest)):
-        where = "only with -c relay=webhook and -c clusterSide=printed"
-        raise OptionError(f"-c webhookDigest={digest}: must be a SHA-256 digest in hexadecimal, {where}")
-    return digest
-
-
-def _memory(context: Mapping[str, object], key: str, default: int, *, least: int) -> int:
-    text = str(context.get(key, "")) or str(default)
-    if not text.isascii() or not text.isdigit() or not least <= int(text) <= function_sizes.MOST_MEMORY:
-        raise OptionError(f"-c {key}={text}: must be MiB from {least} to {function_sizes.MOST_MEMORY}")
-    return int(text)
-
-
-def _architectures(context: Mapping[str, object]) -> tuple[Architecture, ...]:
-    match _one_of(context, "relayArchitecture", "both", "arm64", "amd64"):
-        case "arm64":
-            return ("arm64",)
-        case "amd64":
-            return ("amd64",)
-    return ("arm64", "amd64")
-
-
-_KMS_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+")
-
-
-def _kms_keys(context: Mapping[str, object]) -> tuple[str, ...]:
-    keys = _names(context, "kmsKeys")
-    for key in keys:
-        if not _KMS_KEY.fullmatch(key):
-            raise OptionError(f"-c kmsKeys={key}: must be ARNs of KMS keys (not aliases) separated by commas")
-    return keys
-
-
-_TOPIC = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?")
-
-
-def _topic(context: Mapping[str, object]) -> str:
-    topic = str(context.get("alarmTopic", ""))
-    if topic and not _TOPIC.fullmatch(topic):
-        raise OptionError(f"-c alarmTopic={topic}: must be the ARN of an SNS topic")
-    return topic
-
-
-_BUS = re.compile(r"[/.\-_A-Za-z0-9]{1,256}")
-_SOURCE = re.compile(r"[^*?]{1,256}")
-_DETAIL_TYPE = re.compile(r".{1,128}")
-
-
-def _sources(context: Mapping[str, object], key: str, annotation: str) -> tuple[str, ...]:
-    """The names of queues or alarms, as the annotation takes them."""
-    names = tuple(dict.fromkeys(_names(context, key)))
-    for name in names:
-        # A wildcard in an ARN would allow others.
-        problem = next(buffer_signals.problems({annotation: name}), "")
-        if problem or {"*", "?"} & set(name):
-            raise OptionError(f"-c {key}={name}: must be names separated by commas, without * and ?; {problem}")
-    return names
-
-
-def _events(context: Mapping[str, object]) -> tuple[Event, ...]:
-    events: list[Event] = []
-    for text in _names(context, "bufferEvents"):
-        event = buffer_signals.event(text)
-        if event is None or not _SOURCE.fullmatch(event.source) or not _DETAIL_TYPE.fullmatch(event.detail_type):
-            raise OptionError(f"-c bufferEvents={text}: must be SOURCE/DETAIL-TYPE separated by commas")
-        if event.source == hints.SCHEDULE or event == buffer_signals.ALARM_CHANGED:
-            raise OptionError(f"-c bufferEvents={text}: is a schedule or an alarm; name alarms in bufferAlarms")
-        events.append(event)
-    return tuple(dict.fromkeys(events))
-
-
-def _bus(context: Mapping[str, object]) -> str:
-    bus = str(context.get("bufferEventBus", "")) or DEFAULT_BUS
-    if not _BUS.fullmatch(bus):
-        raise OptionError(f"-c bufferEventBus={bus}: must be the name of an event bus of this account and Region")
-    return bus
-
-
+# https://docs.aws.amazon.com/eks/latest/APIReference/API_CreateCluster.html
+_CLUSTER = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
+_POD_ONLY = frozenset({"relayImage", "relayArchitecture", "relayTolerations", "oidcProvider"})
+"""Keys that follow ``relay`` in the table."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 _SHARE = re.compile(r"0|1(\.0+)?|0?\.\d{1,6}")
-
-
-def _commitments(context: Mapping[str, object], *, shadow: bool) -> dict[str, Any]:
-    commitments, text = _one_of(context, "commitments", "off", "on") == "on", str(context.get("commitmentShare", ""))
-    if commitments and shadow:
-        raise OptionError("-c commitments=on: not together with -c mode=shadow, which compares list prices")
-    if text and not (commitments and _SHARE.fullmatch(text)):
-        raise OptionError(f"-c commitmentShare={text}: must be a number from 0 to 1, and only with -c commitments=on")
-    return {"commitments": commitments, "commitment_share": text}
-
-
-def _shadow_interval(context: Mapping[str, object]) -> int:
-    text = str(context.get("shadowInterval", "")) or str(DEFAULT_SHADOW_INTERVAL)
-    if not text.isdecimal() or int(text) not in _SHADOW_INTERVALS:
-        allowed = f"{_SHADOW_INTERVALS.start} to {_SHADOW_INTERVALS.stop - 1}"
-        raise OptionError(f"-c shadowInterval={text}: must be minutes, {allowed}")
-    return int(text)
-
-
-def _shadow_pools(context: Mapping[str, object]) -> tuple[Mapping[str, Any], ...]:
-    """The NodePools and node classes of a file."""
-    path = str(context.get("shadowPools", ""))
-    try:
-        return shadow_pools.read(Path(path)) if path else ()
-    except shadow_pools.PoolsError as error:
-        raise OptionError(f"-c shadowPools={path}: {error}") from error
 
 
 def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
@@ -316,10 +198,10 @@ def clusters(context: Mapping[str, object]) -> tuple[str, ...]:
         NoClusterError: no cluster is given.
         OptionError: EKS doesn't allow a name.
     """
-    names = _names(context, "cluster") or _names(context, "clusters")
-    if not names:
-        raise NoClusterError("no cluster: give -c cluster=NAME")
-    return tuple(cluster_name(name, option="-c cluster") for name in names)
+    for key in ("cluster", "clusters"):
+        if listed := separated(context.get(key, ()), f"-c {key}"):
+            return tuple(cluster_name(name, option="-c cluster") for name in listed)
+    raise NoClusterError("no cluster: give -c cluster=NAME")
 
 
 def cluster_name(name: str, *, option: str) -> str:
@@ -337,64 +219,54 @@ def parse(context: Mapping[str, object], *, cluster: str, region: str | None = N
     """The options of one cluster's stack. ``region`` is where it is deployed, None if that isn't known.
 
     Raises:
-        OptionError: a value is invalid.
+        OptionError: a value is invalid, or doesn't go with another.
     """
-    bundle = _one_of(context, "bundle", "full", "source")
-    side = _one_of(context, "clusterSide", "applied", "printed")
-    kinds = _one_of(context, "kinds", "applied", "kept")
-    capacity_buffers = _one_of(context, "capacityBuffers", "applied", "kept")
-    reserve = _one_of(context, "reservedConcurrency", "false", "true")
-    function_architecture = _one_of(context, "functionArchitecture", "arm64", "amd64")
-    tracing = _one_of(context, "tracing", "off", "active")
-    planned_pods = _one_of(context, "plannedPods", "nominated", "off")
-    standby = _one_of(context, "standby", "off", "on")
-    node_groups = _one_of(context, "nodeGroups", "off", "on")
-    shadow = _one_of(context, "mode", "active", "shadow") == "shadow"
-    subnets, security_groups = _names(context, "subnets"), _names(context, "securityGroups")
-    if bool(subnets) != bool(security_groups):
-        raise OptionError("-c subnets and -c securityGroups: give both to run the functions in a VPC")
-    relay = _relay(context)
-    relay_memory = function_sizes.SIZES[function_sizes.RELAY].memory
-    provider = oidc_provider(str(context.get("oidcProvider", "")), option="-c oidcProvider")
-    if relay == "pod" and region and region.startswith("cn-") and not provider:
-        raise OptionError(
+    values: dict[str, Any] = {}
+    for name, known in OPTIONS.items():
+        if known.key in _POD_ONLY and context.get(known.key) and values.get("relay") != "pod":
+            raise OptionError(f"-c {known.key}: is for the relay as a pod; give -c relay=pod, or leave it out")
+        if known.key in context:
+            values[name] = known.rule.read(context[known.key], f"-c {known.key}")
+    options = StackOptions(cluster=cluster, **values)
+    for problem in _contradictions(options, context, region or ""):
+        raise OptionError(problem)
+    return options
+
+
+def _contradictions(options: StackOptions, context: Mapping[str, object], region: str) -> Iterator[str]:
+    """What is wrong with values that don't go together."""
+    if options.fleet:
+        yield from _of_fleet(options, context)
+    if bool(options.subnets) != bool(options.security_groups):
+        yield "-c subnets and -c securityGroups: give both to run the functions in a VPC"
+    yield from _of_relay(options, region)
+    if options.commitments and options.shadow:
+        yield "-c commitments=on: not together with -c mode=shadow, which compares list prices"
+    share = options.commitment_share
+    if share and not (options.commitments and _SHARE.fullmatch(share)):
+        yield f"-c commitmentShare={share}: must be a number from 0 to 1, and only with -c commitments=on"
+
+
+def _of_fleet(options: StackOptions, context: Mapping[str, object]) -> Iterator[str]:
+    if context.get("cluster"):
+        yield (
+            f"-c fleet={options.fleet}: takes all its clusters from the list clusters, because it looks for silent "
+            "ones; leave -c cluster out, and name a stack to deploy only that"
+        )
+    if options.shadow:
+        yield (
+            f"-c fleet={options.fleet}: shadow mode compares each cluster by itself and shares nothing; leave "
+            "-c fleet out"
+        )
+
+
+def _of_relay(options: StackOptions, region: str) -> Iterator[str]:
+    if options.relay == "pod" and region.startswith("cn-") and not options.oidc_provider:
+        yield (
             f"{region} has no EKS Pod Identity: leave -c relay=pod out, or give -c oidcProvider=ISSUER, the cluster's "
             "OIDC issuer, whose provider IAM must have"
         )
-    return StackOptions(
-        cluster=cluster,
-        fleet=str(context.get("fleet", "")),
-        bundle="source" if bundle == "source" else "full",
-        apply=side == "applied",
-        kinds=kinds == "applied",
-        capacity_buffers=capacity_buffers == "applied",
-        relay=relay,
-        relay_memory=_memory(context, "relayMemory", relay_memory, least=function_sizes.LEAST_MEMORY),
-        sweep_memory=_memory(context, "sweepMemory", function_sizes.HALF_VCPU, least=function_sizes.HALF_VCPU),
-        relay_image=str(context.get("relayImage", "")),
-        relay_architectures=_architectures(context),
-        relay_tolerations=tolerations(_names(context, "relayTolerations"), option="-c relayTolerations"),
-        webhook_digest=_webhook_digest(context, is_needed=relay == "webhook" and side == "printed" and not shadow),
-        oidc_provider=provider,
-        function_architecture="amd64" if function_architecture == "amd64" else "arm64",
-        node_role=str(context.get("nodeRole", "")),
-        node_roles=_names(context, "nodeRoles"),
-        subnets=subnets,
-        security_groups=security_groups,
-        reserve=reserve == "true",
-        kms_keys=_kms_keys(context),
-        alarm_topic=_topic(context),
-        observability="full" if _one_of(context, "observability", "lean", "full") == "full" else "lean",
-        tracing=tracing == "active",
-        planned_pods="nominated" if planned_pods == "nominated" else "off",
-        buffer_queues=_sources(context, "bufferQueues", labels.SQS_QUEUE),
-        buffer_alarms=_sources(context, "bufferAlarms", labels.CLOUDWATCH_ALARM),
-        buffer_events=_events(context),
-        buffer_event_bus=_bus(context),
-        standby=standby == "on",
-        node_groups=node_groups == "on",
-        **_commitments(context, shadow=shadow),
-        shadow=shadow,
-        shadow_interval=_shadow_interval(context),
-        shadow_pools=_shadow_pools(context),
-    )
+    digest, is_needed = options.webhook_digest, options.relay == "webhook" and not (options.apply or options.shadow)
+    if (digest or is_needed) and not (is_needed and _DIGEST.fullmatch(digest)):
+        where = "only with -c relay=webhook and -c clusterSide=printed"
+        yield f"-c webhookDigest={digest}: must be a SHA-256 digest in hexadecimal, {where}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra import assembly
-from infra.options import context_keys
+from infra.options import context_keys, stack_options
 from infra.options.stack_options import OptionError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def test_keys_of_the_cdk_and_of_its_files_are_accepted(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     namespaced = {"aws:cdk:toolkit:dirty": 1, "@aws-cdk/core:x": 1, "availability-zones:account=1:region=r": ["a"]}
     written = {"acknowledged-issue-numbers": [1], "cli-telemetry": False, "theirs": 1, "looked-up": 1}
-    context_keys.check({**dict.fromkeys(context_keys.KEYS, "x"), **namespaced, **written})
+    context_keys.check({**dict.fromkeys(stack_options.KEYS, "x"), **namespaced, **written})
     with pytest.raises(OptionError, match="-c notices=1"):
         context_keys.check({"notices": 1})
 

@@ -14,7 +14,7 @@ import yaml
 from cli.export import families
 from cli.main import app
 from docs import events_page, generate
-from infra.options import context_keys
+from infra.options import stack_options
 from shared.base import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -109,10 +109,10 @@ def test_metrics_named_in_pages_exist() -> None:
     assert named <= known
 
 
-def test_context_keys_and_commands_named_in_pages_exist() -> None:
+def test_stack_options_and_commands_named_in_pages_exist() -> None:
     pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    assert set(re.findall(r"-c (\w+)=", text)) <= {*context_keys.KEYS, "KEY"}
+    assert set(re.findall(r"-c (\w+)=", text)) <= {*stack_options.KEYS, "KEY"}
     commands = {c.name or getattr(c.callback, "__name__", "").replace("_", "-") for c in app.registered_commands}
     commands |= {g.typer_instance.info.name for g in app.registered_groups if g.typer_instance is not None}
     assert set(re.findall(r"(?:^|`)tenon ([a-z]+(?:-[a-z]+)*)", text, flags=re.MULTILINE)) <= commands
