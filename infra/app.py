@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra import assembly
+from infra import synthesis
 from infra.bundle.bundling import BundleError, report
 from infra.bundle.bytecode import CompileError
 from infra.options import context_keys, stack_options
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         context: dict[str, Any] = {}
         if not under_cli and CDK_JSON.is_file():
             context = json.loads(CDK_JSON.read_text()).get("context", {})
-        out = assembly.make(
+        out = synthesis.make(
             context={**context, **_arguments(arguments)},
             out=None if under_cli else Path("cdk.out"),
             account=environ.get("CDK_DEFAULT_ACCOUNT"),

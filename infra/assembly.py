@@ -1,8 +1,8 @@
 """The cloud assembly as a folder: ``make synth`` and ``cdk deploy`` create it, and the local world caches it.
 
-Starting the CDK takes seconds, so the local world caches its assembly by everything that the template depends on:
-infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not part of the
-key, because the local world runs it from the checkout.
+Starting the CDK (synthesis.py) takes seconds, so the local world caches its assembly by everything that the template
+depends on: infra/'s sources, the functions' settings, the CDK's versions, and the context. The functions' code is not
+part of the key, because the local world runs it from the checkout.
 
 A wheel has the assemblies of ``tenon demo`` (distribution/assets.py): the demo needs neither the CDK nor Node.js.
 """
@@ -17,13 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra import function_sizes, installation, template_limits
-from infra.options import context_keys, stack_options
+from infra import function_sizes, installation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from aws_cdk import Stack
 
 CHECKOUT = installation.ROOT
 IN_WHEEL = CHECKOUT / "infra" / "assemblies"
@@ -45,64 +42,6 @@ class CdkMissingError(RuntimeError):
     """The CDK isn't installed; the message says how to install it."""
 
 
-def make(
-    *,
-    context: Mapping[str, object],
-    out: Path | None,
-    account: str | None = None,
-    region: str | None = None,
-    for_any_bucket: bool = False,
-) -> Path:
-    """Write the assembly with the stacks of all clusters in the context, and return its folder.
-
-    The CDK's CLI passes context, and the folder if ``out`` is None, in the environment. Without account and region the
-    templates are environment-agnostic. ``for_any_bucket``: the code is in a bucket that parameters name
-    (bundle/bucket_template.py), instead of the CDK's.
-
-    Raises:
-        OptionError: a context value is invalid.
-        BundleError: the functions' code can't be bundled (``bundle`` "full" only).
-        LimitError: AWS would reject a template.
-    """
-    from aws_cdk import App, Environment  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
-
-    from infra.bundle import bucket_template, bundling  # noqa: PLC0415 (the same)
-    from infra.cluster.stack import TenonStack  # noqa: PLC0415 (the same)
-    from infra.fleet.stack import FleetStack  # noqa: PLC0415 (the same)
-    from infra.shadow.stack import ShadowStack  # noqa: PLC0415 (the same)
-
-    app = App(
-        outdir=str(out) if out else None,
-        context=dict(context),
-        analytics_reporting=False,
-        default_stack_synthesizer=bucket_template.synthesizer() if for_any_bucket else None,
-    )
-    context_keys.check(app.node.get_all_context())
-    context_values = {key: value for key in stack_options.KEYS if (value := app.node.try_get_context(key)) is not None}
-    env = Environment(account=account, region=region) if account or region else None
-    fleet: Stack | None = None
-    names = stack_options.clusters(context_values)
-    for cluster in names:
-        options = stack_options.parse(context_values, cluster=cluster, region=region)
-        code = bundling.code(options)
-        if options.fleet and fleet is None:
-            asset = bundling.code(options, (function_sizes.CATALOG,))[function_sizes.CATALOG]
-            fleet = FleetStack(app, options=options, clusters=names, code=asset, env=env)
-        kind = ShadowStack if options.shadow else TenonStack
-        stack = kind(app, options=options, code=code, env=env)
-        if for_any_bucket:
-            bucket_template.add_parameters(stack)
-        if fleet is not None:
-            stack.add_stack_dependency(fleet, "a cluster's stack imports the name of the catalog's bucket")
-    folder = Path(app.synth().directory)
-    place = template_limits.Place.of(region, account)
-    for path in sorted(folder.glob("*.template.json")):
-        body = json.loads(path.read_text())
-        name = path.name.removesuffix(".template.json")
-        template_limits.check(template_limits.Template(name=name, body=body, place=place))
-    return folder
-
-
 def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
     """Write one cluster's assembly to ``out`` and return it; without ``region``, for any account and Region.
 
@@ -110,7 +49,9 @@ def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = N
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
     """
-    return make(context={**(context or {}), "cluster": cluster}, out=out, region=region)
+    from infra import synthesis  # noqa: PLC0415 (starts Node.js, which a cached assembly doesn't need)
+
+    return synthesis.make(context={**(context or {}), "cluster": cluster}, out=out, region=region)
 
 
 def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:

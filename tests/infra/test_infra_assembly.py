@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import assembly, function_sizes
+from infra import assembly, function_sizes, synthesis
 from infra.bundle import bundling
 from infra.options.stack_options import NoClusterError, OptionError, clusters, parse
 
@@ -55,7 +55,7 @@ def test_with_the_functions_code_only_assets_differ_in_the_template(
 @pytest.fixture(scope="module")
 def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Clusters whose names only differ in a character that stack names can't have."""
-    return assembly.make(
+    return synthesis.make(
         context={**SOURCE, "clusters": ["green-1", "green_1"], "observability": "full"},
         out=tmp_path_factory.mktemp("clusters"),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra import assembly
+from infra import assembly, synthesis
 from infra.options import context_keys, stack_options
 from infra.options.stack_options import OptionError
 
@@ -40,7 +40,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known(key: str, nearest: str
 
 def test_a_key_like_no_other_is_refused_with_all_known(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="-c zzz=1: unknown; the keys are cluster, clusters, fleet"):
-        assembly.make(context={**SOURCE, "cluster": "demo", "zzz": 1}, out=tmp_path)
+        synthesis.make(context={**SOURCE, "cluster": "demo", "zzz": 1}, out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

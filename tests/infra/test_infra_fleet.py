@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from infra import assembly, function_sizes, template_limits
+from infra import assembly, function_sizes, synthesis, template_limits
 from infra.bundle import bundling
 from infra.cluster import resource_names
 from infra.cluster.stack import TenonStack
@@ -206,7 +206,7 @@ def test_fifty_clusters_are_one_deployment_and_too_many_are_refused(tmp_path: Pa
 )
 def test_what_does_not_go_with_a_fleet_is_refused(context: dict[str, str], why: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=why):
-        assembly.make(context={**SOURCE, "clusters": "blue,green", **context}, out=tmp_path)
+        synthesis.make(context={**SOURCE, "clusters": "blue,green", **context}, out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
