@@ -87,7 +87,6 @@ def manifests(
     if image:
         objects += cluster_manifests.relay(
             cluster=cluster,
-            bus=cluster_manifests.bus_name(cluster),
             region=region,
             image=image,
             role_arn=role_arn,

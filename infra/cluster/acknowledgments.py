@@ -55,6 +55,7 @@ _UNDELIVERED = _DEAD_LETTERS | {
     "AwsSolutions::AwsSolutions-SQS3": "it is the dead-letter queue of EventBridge and Lambda"
 }
 _TABLE = {"AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost"}
+_EXPIRING_TABLE = {"AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost and expires"}
 _ASYNC = {"Serverless::Serverless-LambdaDLQ": "the failure destination keeps the event and the error"}
 _DEPLOYMENT = {
     "AwsSolutions::AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces, with -c subnets",
@@ -62,6 +63,17 @@ _DEPLOYMENT = {
     "Serverless::Serverless-LambdaDLQ": "CloudFormation invokes it and waits for its response",
     "Serverless::Serverless-LambdaLatestVersion": _LATEST,
     "Serverless::Serverless-LambdaTracing": "it runs for a second in a deployment",
+}
+_SOURCES = {
+    "Serverless::Serverless-LambdaEventSourceMappingDestination": (
+        "SQS event sources have none: failed messages go to the queue's own dead-letter queue"
+    )
+}
+_NODES = {
+    f"AwsSolutions::AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]": (
+        "AWS requires these policies for EKS nodes and keeps them current"
+    )
+    for name in POLICIES
 }
 _BUCKET = {"AwsSolutions::AwsSolutions-S1": "it holds public prices, and only Tenon's functions access it"}
 
@@ -94,46 +106,27 @@ def acknowledge(
     catalog: str,
 ) -> None:
     """Acknowledge the findings. ``catalog`` is the catalog bucket's ARN in findings."""
-    _acknowledge(
-        functions,
-        {
-            **_FUNCTIONS,
-            **_ASYNC,
-            "Serverless::Serverless-LambdaEventSourceMappingDestination": (
-                "SQS event sources have none: failed messages go to the queue's own dead-letter queue"
-            ),
-            **_iam5(_wildcards(cluster), catalog),
-        },
-    )
-    _acknowledge(
-        nodes,
-        {
-            f"AwsSolutions::AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{name}]": (
-                "AWS requires these policies for EKS nodes and keeps them current"
-            )
-            for name in POLICIES
-        },
-    )
+    _acknowledge(functions, {**_FUNCTIONS, **_ASYNC, **_SOURCES, **_iam5(_wildcards(cluster), catalog)})
+    _acknowledge(nodes, _NODES)
     if queues.own_undelivered is not None:
         _acknowledge(queues.own_undelivered, _UNDELIVERED)
     for queue in queues.dead_letters.values():
         _acknowledge(queue, _DEAD_LETTERS)
     if kubectl is not None:
-        own = (
-            f"AwsSolutions::AwsSolutions-IAM4[Policy::{_public_registry(kubectl.public_registry_id)}]",
-            f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]",
-        )
-        _acknowledge(kubectl.provider, _PROVIDER | dict.fromkeys(own, _CDK_PROVIDER))
-    for construct in (kubectl.kinds_check if kubectl is not None else None, webhook):
-        if construct is not None:
-            _acknowledge(construct, _DEPLOYMENT)
-    _acknowledge(
-        storage,
-        {
-            "AwsSolutions::AwsSolutions-DDB3": "the table only holds data that may be lost and expires",
-            **_BUCKET,
-        },
+        _acknowledge_kubectl(kubectl)
+    if webhook is not None:
+        _acknowledge(webhook, _DEPLOYMENT)
+    _acknowledge(storage, {**_EXPIRING_TABLE, **_BUCKET})
+
+
+def _acknowledge_kubectl(kubectl: KubectlApply) -> None:
+    own = (
+        f"AwsSolutions::AwsSolutions-IAM4[Policy::{_public_registry(kubectl.public_registry_id)}]",
+        f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]",
     )
+    _acknowledge(kubectl.provider, _PROVIDER | dict.fromkeys(own, _CDK_PROVIDER))
+    if kubectl.kinds_check is not None:
+        _acknowledge(kubectl.kinds_check, _DEPLOYMENT)
 
 
 def acknowledge_shadow(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from infra.cluster.functions import Functions
     from infra.cluster.queues import Queues
-    from infra.options.stack_options import Observability
+    from infra.options.stack_options import StackOptions
 
 RUNBOOK = "docs/runbooks.md"
 _MINUTE = Duration.minutes(1)
@@ -53,38 +53,20 @@ class Alarms(Construct):
     """The alarms of one cluster, by name."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        cluster: str,
-        functions: Functions,
-        queues: Queues,
-        topic: str = "",
-        is_watched: bool = True,
-        reserve: bool = False,
-        observability: Observability = "lean",
+        self, scope: Construct, id_: str, *, options: StackOptions, functions: Functions, queues: Queues
     ) -> None:
-        """``topic``: the ARN of an SNS topic to notify; empty: alarms only change their state.
-
-        ``observability``: "lean" has one alarm for everything, "full" also one for each symptom.
-
-        ``is_watched``: a relay watches the cluster, and repeats its hints.
-
-        ``reserve``: functions that run one at a time have reserved concurrency, and their throttles are no alarm.
-        """
         super().__init__(scope, id_)
-        self._cluster = cluster
-        self._reserve = reserve
+        self._cluster = options.cluster
+        topic = options.alarm_topic
         self._action = actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic)) if topic else None
         self.by_name: dict[str, cloudwatch.Alarm] = {}
         self._unwell_alarm(functions)
-        if observability == "full":
+        if options.observability == "full":
             self._queue_alarms(queues)
-            self._function_alarms(functions)
+            self._function_alarms(functions, reserve=options.reserve)
             self._recursion_alarm(functions)
             self._cluster_alarms()
-            if is_watched:
+            if options.relay != "webhook":
                 self._relay_alarm()
 
     def _unwell_alarm(self, functions: Functions) -> None:
@@ -114,7 +96,7 @@ class Alarms(Construct):
             above=0,
         )
 
-    def _function_alarms(self, functions: Functions) -> None:
+    def _function_alarms(self, functions: Functions, *, reserve: bool) -> None:
         for name, function in functions.by_name.items():
             self._alarm(
                 f"{name}-errors",
@@ -140,7 +122,8 @@ class Alarms(Construct):
             name: function.metric_throttles(period=_MINUTE, statistic="Sum")
             for name, function in functions.by_name.items()
             if name not in function_sizes.PUBLIC
-            if not self._reserve or function_sizes.SIZES[name].reserved is None
+            # Throttles of functions that run one at a time are no alarm.
+            if not reserve or function_sizes.SIZES[name].reserved is None
         }
         self._alarm(
             "throttles",

@@ -31,6 +31,7 @@ from functions.termination.settings import TerminationSettings
 from functions.webhook.settings import WebhookSettings
 from infra import function_sizes
 from infra.cluster import permissions, resource_names
+from infra.cluster.permission_scope import allow
 from shared.base import settings
 
 if TYPE_CHECKING:
@@ -197,18 +198,10 @@ def make_function(
     undelivered: sqs.IQueue | None = None,
     owner: str = "",
 ) -> tuple[lambda_.Function, iam.Role, logs.LogGroup]:
-    """A function with its role and log group. ``undelivered`` takes the events on which it failed for good.
-
-    ``owner`` is what the name has in place of the cluster's: a fleet's function.
-    """
+    """A function of ``owner`` or the cluster, with role and log group. ``undelivered`` gets the events that failed."""
     purpose = f"Tenon {name} of " + (f"fleet {options.fleet}" if owner else f"EKS cluster {options.cluster}")
     size = function_sizes.SIZES[name]
-    log_group = logs.LogGroup(
-        scope,
-        f"{name.capitalize()}Logs",
-        retention=_RETENTION[function_sizes.LOG_DAYS],
-        removal_policy=RemovalPolicy.DESTROY,
-    )
+    log_group = _log_group(scope, name)
     role = _role(scope, name, statements=statements, log_group=log_group, options=options, purpose=purpose)
     function = lambda_.Function(
         scope,
@@ -233,6 +226,11 @@ def make_function(
     if is_in_vpc(name, options):
         into_vpc(function, options)
     return function, role, log_group
+
+
+def _log_group(scope: Construct, name: str) -> logs.LogGroup:
+    retention = _RETENTION[function_sizes.LOG_DAYS]
+    return logs.LogGroup(scope, f"{name.capitalize()}Logs", retention=retention, removal_policy=RemovalPolicy.DESTROY)
 
 
 def _asynchronous(name: str) -> dict[str, Any]:
@@ -266,13 +264,7 @@ def _role(
     )
     for statement in statements:
         role.add_to_policy(statement)
-    role.add_to_policy(
-        iam.PolicyStatement(
-            sid="WriteLogs",
-            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
-            resources=[log_group.log_group_arn],
-        )
-    )
+    role.add_to_policy(allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.log_group_arn]))
     if is_in_vpc(name, options):
         role.add_to_policy(permissions.join_network())
     return role

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LAUNCHED = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
 """The resources that a launch creates and tags (shared/launch)."""
 
+_SPOT_ROLE = "aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances with its caller's permissions
 
 
@@ -96,6 +97,20 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
             {**on.requested(), "StringLike": {f"aws:RequestTag/{labels.NODEPOOL}": "*"}},
         ),
         allow("MakeTemplates", ["ec2:CreateLaunchTemplate"], on.ec2("launch-template"), on.requested()),
+        *_tag(on),
+        # The first spot launch of an account creates this service-linked role of EC2.
+        allow(
+            "AllowFirstSpot",
+            ["iam:CreateServiceLinkedRole"],
+            [stack.format_arn(service="iam", region="", resource="role", resource_name=_SPOT_ROLE)],
+            {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
+        ),
+        *(_use_keys(on) if on.kms_keys else ()),
+    ]
+
+
+def _tag(on: PermissionScope) -> list[iam.PolicyStatement]:
+    return [
         # Only while creating; otherwise any instance could be tagged as the cluster's.
         allow(
             "TagWhileCreating",
@@ -113,21 +128,6 @@ def _launch(on: PermissionScope) -> list[iam.PolicyStatement]:
                 "ForAllValues:StringEquals": {"aws:TagKeys": ["Name", labels.NODECLAIM_TAG, labels.CLUSTER_NAME_TAG]},
             },
         ),
-        # The first spot launch of an account creates this service-linked role of EC2.
-        allow(
-            "AllowFirstSpot",
-            ["iam:CreateServiceLinkedRole"],
-            [
-                stack.format_arn(
-                    service="iam",
-                    region="",
-                    resource="role",
-                    resource_name="aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
-                )
-            ],
-            {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
-        ),
-        *(_use_keys(on) if on.kms_keys else ()),
     ]
 
 

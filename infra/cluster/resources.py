@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aws_cdk import CfnElement, Stack
 from constructs import Construct, IConstruct
 
-from infra import function_sizes, installation
+from infra import function_sizes
 from infra.cluster.acknowledgments import acknowledge
 from infra.cluster.alarms import Alarms
 from infra.cluster.dashboard import Dashboard
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from infra.options.stack_options import StackOptions
 
 
-def _resource(construct: IConstruct) -> CfnElement:
+def _logical_id(construct: IConstruct) -> str:
     resource = construct.node.default_child
     assert isinstance(resource, CfnElement)
-    return resource
+    return Stack.of(construct).get_logical_id(resource)
 
 
 class ClusterResources:
@@ -54,54 +54,15 @@ class ClusterResources:
         storage = Storage(scope, "State", catalog=fleet.catalog() if fleet else None)
         nodes = NodeRole(scope, "Nodes", existing_role=options.node_role)
         webhook = self._webhook(options)
-        functions = Functions(
-            scope,
-            "Functions",
-            on=PermissionScope(
-                cluster=options.cluster,
-                scope=scope,
-                bus=bus,
-                queues=queues,
-                table=storage.table,
-                catalog=storage.catalog,
-                node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
-                kms_keys=options.kms_keys,
-                buffer_queues=options.buffer_queues,
-                buffer_alarms=options.buffer_alarms,
-                standby=options.standby,
-                node_groups=options.node_groups,
-                commitments=options.commitments,
-                sweeps_table=fleet.sweeps_table if fleet else "",
-            ),
-            nodes=nodes,
-            options=options,
-            code=code,
-            webhook_digest=webhook.digest if webhook is not None else options.webhook_digest,
-        )
-        Events(
-            scope,
-            "Events",
-            options=options,
-            bus=bus,
-            queues=queues,
-            functions=functions.by_name,
-            catalog=fleet.catalog_function() if fleet else functions.by_name[function_sizes.CATALOG],
-        )
-        access = ClusterAccess(
-            scope,
-            "ClusterAccess",
-            cluster=options.cluster,
-            functions=functions.roles,
-            nodes=nodes,
-            bus=bus,
-            relay_pod=options.relay == "pod",
-            oidc_provider=options.oidc_provider,
-        )
+        digest = webhook.digest if webhook is not None else options.webhook_digest
+        on = self._permission_scope(options, bus=bus, queues=queues, storage=storage, nodes=nodes, fleet=fleet)
+        functions = Functions(scope, "Functions", on=on, nodes=nodes, options=options, code=code, webhook_digest=digest)
+        catalog = fleet.catalog_function() if fleet else functions.by_name[function_sizes.CATALOG]
+        Events(scope, "Events", options=options, bus=bus, queues=queues, functions=functions.by_name, catalog=catalog)
+        access = ClusterAccess(scope, "ClusterAccess", options=options, functions=functions.roles, nodes=nodes, bus=bus)
         if fleet is None:
             self._observe(options, functions, queues)
-        kubectl = None
-        if options.apply:
-            kubectl = KubectlApply(scope, "ClusterSide", options=options, access=access, checkout=installation.ROOT)
+        kubectl = KubectlApply(scope, "ClusterSide", options=options, access=access) if options.apply else None
         if function_sizes.WEBHOOK in functions.by_name:
             self._publish_webhook(functions, webhook, kubectl)
         acknowledge(
@@ -112,18 +73,43 @@ class ClusterResources:
             storage=storage,
             kubectl=kubectl,
             webhook=webhook,
-            catalog=fleet.catalog_finding
-            if fleet
-            else f"<{Stack.of(scope).get_logical_id(_resource(storage.catalog))}.Arn>",
+            catalog=fleet.catalog_finding if fleet else f"<{_logical_id(storage.catalog)}.Arn>",
         )
         self.node_role = nodes.role
         self.functions: Mapping[str, lambda_.Function] = functions.by_name
         self._add_outputs(bus=bus, queues=queues, storage=storage, nodes=nodes, functions=functions, access=access)
 
+    def _permission_scope(
+        self,
+        options: StackOptions,
+        *,
+        bus: IEventBus,
+        queues: Queues,
+        storage: Storage,
+        nodes: NodeRole,
+        fleet: FleetResources | None,
+    ) -> PermissionScope:
+        return PermissionScope(
+            cluster=options.cluster,
+            scope=self._scope,
+            bus=bus,
+            queues=queues,
+            table=storage.table,
+            catalog=storage.catalog,
+            node_roles=[nodes.role.role_arn, *(self._role_arn(name) for name in options.node_roles)],
+            kms_keys=options.kms_keys,
+            buffer_queues=options.buffer_queues,
+            buffer_alarms=options.buffer_alarms,
+            standby=options.standby,
+            node_groups=options.node_groups,
+            commitments=options.commitments,
+            sweeps_table=fleet.sweeps_table if fleet else "",
+        )
+
     def _webhook(self, options: StackOptions) -> WebhookConfiguration | None:
         if options.relay != "webhook" or not options.apply:
             return None
-        return WebhookConfiguration(self._scope, "Webhook", options=options, checkout=installation.ROOT)
+        return WebhookConfiguration(self._scope, "Webhook", options=options)
 
     def _publish_webhook(
         self, functions: Functions, webhook: WebhookConfiguration | None, kubectl: KubectlApply | None
@@ -134,17 +120,7 @@ class ClusterResources:
             webhook.apply(url, after=kubectl.webhook_access)
 
     def _observe(self, options: StackOptions, functions: Functions, queues: Queues) -> None:
-        alarms = Alarms(
-            self._scope,
-            "Alarms",
-            cluster=options.cluster,
-            functions=functions,
-            queues=queues,
-            topic=options.alarm_topic,
-            is_watched=options.relay != "webhook",
-            reserve=options.reserve,
-            observability=options.observability,
-        )
+        alarms = Alarms(self._scope, "Alarms", options=options, functions=functions, queues=queues)
         if options.observability == "full":
             Dashboard(
                 self._scope, "Dashboard", cluster=options.cluster, functions=functions, queues=queues, alarms=alarms

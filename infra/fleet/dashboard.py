@@ -38,12 +38,6 @@ class FleetDashboard(Construct):
         """``log`` is the log group of the catalog function, which says which clusters are silent."""
         super().__init__(scope, id_)
         owner = resource_names.of_fleet(fleet)
-        alarm = Stack.of(self).format_arn(
-            service="cloudwatch",
-            resource="alarm",
-            resource_name=resource_names.name(owner, "unwell", longest=MAX_NAME_LENGTH),
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
         graphs = [self._graph(title, metric, clusters) for title, metric in _SHOWN]
         self.page = cloudwatch.Dashboard(
             self,
@@ -52,32 +46,25 @@ class FleetDashboard(Construct):
             default_interval=Duration.hours(3),
             widgets=[
                 [
-                    cloudwatch.AlarmStatusWidget(
-                        title=f"Tenon on fleet {fleet}",
-                        alarms=[cloudwatch.Alarm.from_alarm_arn(self, "Unwell", alarm)],
-                        width=_WIDTH // 3,
-                        height=_HEIGHT,
-                    ),
+                    self._alarm(owner, f"Tenon on fleet {fleet}"),
                     self._lines(
                         "Not well", {c: reported_unwell({metrics.CLUSTER: c}, period=_PERIOD) for c in clusters}
                     ),
-                    cloudwatch.LogQueryWidget(
-                        title="Silent clusters, and undelivered events",
-                        log_group_names=[log],
-                        query_lines=[
-                            "filter ispresent(reason) and ispresent(tenon_unwell)",
-                            "fields @timestamp, cluster, reason, why",
-                            "sort @timestamp desc",
-                            "limit 50",
-                        ],
-                        view=cloudwatch.LogQueryVisualizationType.TABLE,
-                        width=_WIDTH // 3,
-                        height=_HEIGHT,
-                    ),
+                    _silent_clusters(log),
                 ],
                 *([*graphs[row : row + 3]] for row in range(0, len(graphs), 3)),
             ],
         )
+
+    def _alarm(self, owner: str, title: str) -> cloudwatch.IWidget:
+        arn = Stack.of(self).format_arn(
+            service="cloudwatch",
+            resource="alarm",
+            resource_name=resource_names.name(owner, "unwell", longest=MAX_NAME_LENGTH),
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        alarm = cloudwatch.Alarm.from_alarm_arn(self, "Unwell", arn)
+        return cloudwatch.AlarmStatusWidget(title=title, alarms=[alarm], width=_WIDTH // 3, height=_HEIGHT)
 
     def _graph(self, title: str, metric: metrics.Metric, clusters: Sequence[str]) -> cloudwatch.IWidget:
         return self._lines(title, {c: custom(metric, cluster=c, period=_PERIOD) for c in clusters})
@@ -90,3 +77,19 @@ class FleetDashboard(Construct):
             width=_WIDTH // 3,
             height=_HEIGHT,
         )
+
+
+def _silent_clusters(log: str) -> cloudwatch.IWidget:
+    return cloudwatch.LogQueryWidget(
+        title="Silent clusters, and undelivered events",
+        log_group_names=[log],
+        query_lines=[
+            "filter ispresent(reason) and ispresent(tenon_unwell)",
+            "fields @timestamp, cluster, reason, why",
+            "sort @timestamp desc",
+            "limit 50",
+        ],
+        view=cloudwatch.LogQueryVisualizationType.TABLE,
+        width=_WIDTH // 3,
+        height=_HEIGHT,
+    )

@@ -65,36 +65,34 @@ class FleetStack(Stack):
             analytics_reporting=False,
         )
         state = Construct(self, "State")
-        self._table = dynamodb.Table(
-            state,
-            "Sweeps",
-            table_name=resource_names.table(self._owner, SWEEPS),
-            partition_key=dynamodb.Attribute(name=sweeps.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            removal_policy=RemovalPolicy.DESTROY,
-        )
+        self._table = self._sweeps_table(state)
         self._catalog = catalog_bucket(state)
         queues = Construct(self, "Queues")
         self._undelivered = dead_letter_queue(queues, "Undelivered", UNDELIVERED, self._owner, fifo=False)
         functions = Construct(self, "Functions")
         self._function, log = self._catalog_function(functions, options, clusters, code)
         self._allow_rules()
-        schedules = Construct(self, "Events")
-        self._schedules(schedules, options)
+        self._schedules(Construct(self, "Events"), options)
         FleetAlarm(self, "Alarms", fleet=options.fleet, function=self._function, topic=options.alarm_topic)
         if options.observability == "full":
             FleetDashboard(self, "Dashboard", fleet=options.fleet, clusters=clusters, log=log.log_group_name)
         bucket = self._catalog.node.default_child
         assert isinstance(bucket, CfnElement)
-        acknowledge_fleet(
-            functions=functions,
-            undelivered=self._undelivered,
-            storage=state,
-            catalog_id=self.get_logical_id(bucket),
-        )
+        catalog_id = self.get_logical_id(bucket)
+        acknowledge_fleet(functions=functions, undelivered=self._undelivered, storage=state, catalog_id=catalog_id)
         export = resource_names.export(options.fleet, CATALOG_BUCKET)
         CfnOutput(self, CATALOG_BUCKET, value=self._catalog.bucket_name, export_name=export)
         CfnOutput(self, "UndeliveredQueueUrl", value=self._undelivered.queue_url)
+
+    def _sweeps_table(self, scope: Construct) -> dynamodb.Table:
+        return dynamodb.Table(
+            scope,
+            "Sweeps",
+            table_name=resource_names.table(self._owner, SWEEPS),
+            partition_key=dynamodb.Attribute(name=sweeps.PARTITION_KEY, type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
 
     def _catalog_function(
         self, scope: Construct, options: StackOptions, clusters: Sequence[str], code: str

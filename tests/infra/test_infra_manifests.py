@@ -47,7 +47,7 @@ def test_each_group_of_an_access_entry_is_bound_to_its_role() -> None:
 def test_rbac_has_no_wildcards_and_no_secrets() -> None:
     objects = [
         *cluster_manifests.access(),
-        *cluster_manifests.relay(cluster="demo", bus="b", region="eu-west-1", image="i"),
+        *cluster_manifests.relay(cluster="demo", region="eu-west-1", image="i"),
     ]
     for obj in objects:
         for rule in obj.get("rules", []):
@@ -91,12 +91,12 @@ def test_only_the_status_of_users_objects_is_written(function: str) -> None:
 
 
 def test_the_relay_only_watches() -> None:
-    objects = cluster_manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
+    objects = cluster_manifests.relay(cluster="demo", region="eu-west-1", image="relay:1")
     assert {verb for rule in rules(objects, cluster_manifests.RELAY) for verb in rule["verbs"]} == {"list", "watch"}
 
 
 def test_the_relay_has_two_unprivileged_replicas_and_a_disruption_budget() -> None:
-    objects = cluster_manifests.relay(cluster="demo", bus="tenon-demo", region="eu-west-1", image="relay:1")
+    objects = cluster_manifests.relay(cluster="demo", region="eu-west-1", image="relay:1")
     by_kind = {obj["kind"]: obj for obj in objects}
     deployment = by_kind["Deployment"]["spec"]
     assert deployment["replicas"] == 2

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aws_cdk import aws_events as events
 
     from infra.cluster.node_role import NodeRole
+    from infra.options.stack_options import StackOptions
 
 
 class ClusterAccess(Construct):
@@ -33,18 +34,13 @@ class ClusterAccess(Construct):
         scope: Construct,
         id_: str,
         *,
-        cluster: str,
+        options: StackOptions,
         functions: Mapping[str, iam.Role],
         nodes: NodeRole,
         bus: events.IEventBus,
-        relay_pod: bool = False,
-        oidc_provider: str = "",
     ) -> None:
-        """``relay_pod``: with a role for the relay in the cluster.
-
-        ``oidc_provider``: that role is for the cluster's OIDC provider; empty: for EKS Pod Identity.
-        """
         super().__init__(scope, id_)
+        cluster = options.cluster
         for function, role in functions.items():
             if function in function_sizes.WITHOUT_CLUSTER:
                 continue
@@ -62,10 +58,10 @@ class ClusterAccess(Construct):
             )
             # Running nodes need it after the stack is deleted.
             entry.apply_removal_policy(RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-        self.relay = self._relay_role(cluster=cluster, bus=bus, oidc_provider=oidc_provider) if relay_pod else None
+        self.relay = self._relay_role(cluster, bus, options.oidc_provider) if options.relay == "pod" else None
         """The role of the relay as a pod."""
 
-    def _relay_role(self, *, cluster: str, bus: events.IEventBus, oidc_provider: str) -> iam.Role:
+    def _relay_role(self, cluster: str, bus: events.IEventBus, oidc_provider: str) -> iam.Role:
         role = iam.Role(
             self,
             "Relay",

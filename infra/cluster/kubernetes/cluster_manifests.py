@@ -209,7 +209,7 @@ def role_name(function: str) -> str:
 def everything(*, cluster: str, region: str, image: str) -> list[Obj]:
     """All objects with the relay as a pod, in an order in which they can be applied. ``image`` is the relay's."""
     functions = [name for name in function_sizes.FUNCTIONS if name != function_sizes.RELAY]
-    return [*kinds(), *access(functions), *relay(cluster=cluster, bus=bus_name(cluster), region=region, image=image)]
+    return [*kinds(), *access(functions), *relay(cluster=cluster, region=region, image=image)]
 
 
 def bus_name(cluster: str) -> str:
@@ -273,7 +273,6 @@ def access_of(options: StackOptions) -> list[Obj]:
 def relay(
     *,
     cluster: str,
-    bus: str,
     region: str,
     image: str,
     architecture: str = "",
@@ -286,25 +285,6 @@ def relay(
     it by IRSA; by EKS Pod Identity nothing in the cluster names it.
     """
     labels = _RELAY_LABELS
-    container = {
-        "name": "relay",
-        "image": image,
-        "env": [
-            {"name": "TENON_CLUSTER_NAME", "value": cluster},
-            {"name": "TENON_EVENT_BUS_NAME", "value": bus},
-            {"name": "AWS_DEFAULT_REGION", "value": region},
-        ],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
-        "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "periodSeconds": 10},
-        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
-        # the first list of 100,000 pods takes 260 MiB at its peak
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
-    }
     pod: Obj = {
         "serviceAccountName": RELAY,
         # Without the relay, pending pods wait for the next sweep, up to a minute.
@@ -318,23 +298,39 @@ def relay(
                 "labelSelector": {"matchLabels": labels},
             }
         ],
-        "containers": [container],
-    }
-    pod["nodeSelector"] = {
-        "kubernetes.io/os": "linux",
-        **({"kubernetes.io/arch": architecture} if architecture else {}),
+        "containers": [_relay_container(cluster=cluster, region=region, image=image)],
+        "nodeSelector": {"kubernetes.io/os": "linux", **({"kubernetes.io/arch": architecture} if architecture else {})},
     }
     if tolerations:
         pod["tolerations"] = [dict(toleration) for toleration in tolerations]
+    selector, template = {"matchLabels": labels}, {"metadata": {"labels": labels}, "spec": pod}
     deployment = _object("apps/v1", "Deployment", RELAY, namespace=NAMESPACE, labels=labels)
-    deployment["spec"] = {
-        "replicas": RELAY_REPLICAS,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
+    deployment["spec"] = {"replicas": RELAY_REPLICAS, "selector": selector, "template": template}
     budget = _object("policy/v1", "PodDisruptionBudget", RELAY, namespace=NAMESPACE, labels=labels)
-    budget["spec"] = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    budget["spec"] = {"maxUnavailable": 1, "selector": selector}
     return [*relay_access(role_arn=role_arn), deployment, budget]
+
+
+def _relay_container(*, cluster: str, region: str, image: str) -> Obj:
+    return {
+        "name": "relay",
+        "image": image,
+        "env": [
+            {"name": "TENON_CLUSTER_NAME", "value": cluster},
+            {"name": "TENON_EVENT_BUS_NAME", "value": bus_name(cluster)},
+            {"name": "AWS_DEFAULT_REGION", "value": region},
+        ],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
+        "livenessProbe": {**_probe("/healthz"), "initialDelaySeconds": 10, "periodSeconds": 10},
+        "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
+        # the first list of 100,000 pods takes 260 MiB at its peak
+        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
 
 
 def _probe(path: str) -> Obj:

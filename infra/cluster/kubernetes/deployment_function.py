@@ -10,13 +10,13 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra import installation
 from infra.cluster import permissions
 from infra.cluster.functions import ARCHITECTURES, into_vpc
 from infra.cluster.kubernetes import custom_resource
+from infra.cluster.permission_scope import allow
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from infra.options.stack_options import StackOptions
 
 _ROOM = "infra/cluster/kubernetes"
@@ -37,36 +37,15 @@ class DeploymentFunction(Construct):
     """The ``function``, and the access ``entry`` of its role."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        module: str,
-        purpose: str,
-        group: str,
-        options: StackOptions,
-        checkout: Path,
+        self, scope: Construct, id_: str, *, module: str, purpose: str, group: str, options: StackOptions
     ) -> None:
         """``module`` is that of this folder with its ``handle``, ``group`` the Kubernetes group of its role."""
         super().__init__(scope, id_)
-        stack = Stack.of(self)
         log_group = logs.LogGroup(
             self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
-        role = iam.Role(
-            self,
-            "Role",
-            description=f"Tenon: {purpose}",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        )
-        log_group.grant_write(role)
-        role.add_to_policy(
-            iam.PolicyStatement(
-                sid="DescribeCluster",
-                actions=["eks:DescribeCluster"],
-                resources=[stack.format_arn(service="eks", resource="cluster", resource_name=options.cluster)],
-            )
-        )
+        role = self._role(f"Tenon: {purpose}", options.cluster, log_group)
+        included = [f"!{path}" for path in (*_FOLDERS, *_FILES, f"{_ROOM}/{module}.py")]
         self.function = lambda_.Function(
             self,
             "Function",
@@ -74,10 +53,7 @@ class DeploymentFunction(Construct):
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=ARCHITECTURES[options.function_architecture],
             handler=f"{_ROOM.replace('/', '.')}.{module}.handle",
-            code=lambda_.Code.from_asset(
-                str(checkout),
-                exclude=["*", ".*", *(f"!{path}" for path in (*_FOLDERS, *_FILES, f"{_ROOM}/{module}.py"))],
-            ),
+            code=lambda_.Code.from_asset(str(installation.ROOT), exclude=["*", ".*", *included]),
             memory_size=256,
             timeout=Duration.minutes(2),
             environment={custom_resource.CLUSTER_VARIABLE: options.cluster},
@@ -95,3 +71,10 @@ class DeploymentFunction(Construct):
             kubernetes_groups=[group],
             type="STANDARD",
         )
+
+    def _role(self, description: str, cluster: str, log_group: logs.LogGroup) -> iam.Role:
+        role = iam.Role(self, "Role", description=description, assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group.grant_write(role)
+        arn = Stack.of(self).format_arn(service="eks", resource="cluster", resource_name=cluster)
+        role.add_to_policy(allow("DescribeCluster", ["eks:DescribeCluster"], [arn]))
+        return role

@@ -20,6 +20,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk.aws_ecr_assets import DockerImageAsset, Platform
 from constructs import Construct, IConstruct
 
+from infra import installation
 from infra.cluster import permissions
 from infra.cluster.functions import into_vpc
 from infra.cluster.kubernetes import cluster_manifests, deployment_access
@@ -27,106 +28,106 @@ from infra.cluster.kubernetes.deployment_function import DeploymentFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from infra.cluster.kubernetes.cluster_access import ClusterAccess
+    from infra.cluster.kubernetes.cluster_manifests import Obj
     from infra.options.stack_options import Architecture, StackOptions
 
 _IMAGE = ("relay", "shared")
 """The files that the relay's Dockerfile copies."""
-_CHECK_ACCESS = "OwnerCheckAccess"
-_WEBHOOK_ACCESS = "WebhookAccess"
 
 
 class KubectlApply(Construct):
-    """The objects as custom resources, the ``provider`` that applies them, and logical ids of its resources."""
+    """The objects as custom resources, and the ``provider`` that applies them, each after the previous."""
 
-    def __init__(
-        self, scope: Construct, id_: str, *, options: StackOptions, access: ClusterAccess, checkout: Path
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions, access: ClusterAccess) -> None:
         super().__init__(scope, id_)
+        cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=options.cluster, prune=False)
+        self.provider = self._provider(cluster)
+        self._after: list[IConstruct] = [self._administrator(cluster), access]
+        if options.subnets:
+            into_vpc(self._handler, options)
+            self._role.add_to_policy(permissions.join_network())
+        self._cluster = eks.Cluster.from_cluster_attributes(
+            self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
+        )
+        self.kinds_check = self._kinds(options) if options.kinds else None
+        self._apply("Access", cluster_manifests.access_of(options))
+        if access.relay is not None:
+            self._apply("Relay", self._relay(options, access.relay))
+        self.webhook_access: eks.KubernetesManifest | None = None
+        """RBAC of the function that applies the webhook's configuration."""
+        if options.relay == "webhook":
+            self.webhook_access = self._apply("WebhookAccess", deployment_access.webhook())
+
+    @property
+    def handler_id(self) -> str:
+        """The logical id of the CDK's kubectl function."""
+        resource = self._handler.node.default_child
+        assert isinstance(resource, CfnElement)
+        return Stack.of(self).get_logical_id(resource)
+
+    @property
+    def public_registry_id(self) -> str:
+        """The logical id of the condition that the partition has a public registry."""
+        condition = self._handler.node.find_child("HasEcrPublic")
+        assert isinstance(condition, CfnElement)
+        return Stack.of(self).get_logical_id(condition)
+
+    @property
+    def _handler(self) -> lambda_.Function:
+        handler = self.provider.node.find_child("Handler")
+        assert isinstance(handler, lambda_.Function)
+        return handler
+
+    @property
+    def _role(self) -> iam.Role:
+        assert isinstance(self.provider.role, iam.Role)
+        return self.provider.role
+
+    def _provider(self, cluster: eks.ICluster) -> eks.KubectlProvider:
         # Imported here, because unpacking kubectl takes seconds.
         from aws_cdk.lambda_layer_kubectl_v34 import KubectlV34Layer  # noqa: PLC0415
 
-        cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=options.cluster, prune=False)
-        self.provider = eks.KubectlProvider(
-            self, "Kubectl", cluster=cluster, kubectl_layer=KubectlV34Layer(self, "KubectlLayer")
-        )
-        assert isinstance(self.provider.role, iam.Role)
-        administrator = eks.AccessEntry(
-            self,
-            "KubectlEntry",
-            cluster=cluster,
-            principal=self.provider.role.role_arn,
-            access_policies=[
-                eks.AccessPolicy.from_access_policy_name(
-                    "AmazonEKSClusterAdminPolicy", access_scope_type=eks.AccessScopeType.CLUSTER
-                )
-            ],
-        )
-        handler = self.provider.node.find_child("Handler")
-        assert isinstance(handler, lambda_.Function)
-        resource = handler.node.default_child
-        assert isinstance(resource, CfnElement)
-        self.handler_id = Stack.of(self).get_logical_id(resource)
-        condition = handler.node.find_child("HasEcrPublic")
-        assert isinstance(condition, CfnElement)
-        self.public_registry_id = Stack.of(self).get_logical_id(condition)
-        if options.subnets:
-            into_vpc(handler, options)
-            self.provider.role.add_to_policy(permissions.join_network())
-        kubectl_cluster = eks.Cluster.from_cluster_attributes(
-            self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
-        )
-        definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers) if options.kinds else []
-        self.kinds_check: KindsCheck | None = None
-        self.webhook_access: eks.KubernetesManifest | None = None
-        """RBAC of the function that applies the webhook's configuration."""
-        dependencies: list[IConstruct] = [administrator, access]
-        for name, objects, policy in (
-            (
-                _CHECK_ACCESS,
-                deployment_access.kinds_check() if options.kinds else [],
-                RemovalPolicy.DESTROY,
-            ),
-            ("Kinds", definitions, RemovalPolicy.RETAIN),
-            (
-                "Access",
-                cluster_manifests.access_of(options),
-                RemovalPolicy.DESTROY,
-            ),
-            ("Relay", self._relay(options, access, checkout), RemovalPolicy.DESTROY),
-            (
-                _WEBHOOK_ACCESS,
-                deployment_access.webhook() if options.relay == "webhook" else [],
-                RemovalPolicy.DESTROY,
-            ),
-        ):
-            if not objects:
-                continue
-            manifest = eks.KubernetesManifest(
-                self, name, cluster=kubectl_cluster, manifest=objects, overwrite=True, removal_policy=policy
-            )
-            manifest.node.add_dependency(*dependencies)
-            dependencies = [manifest]
-            if name == _CHECK_ACCESS:
-                self.kinds_check = KindsCheck(self, "OwnerCheck", options=options, checkout=checkout)
-                self.kinds_check.result.node.add_dependency(manifest)
-                dependencies = [self.kinds_check.result]
-            if name == _WEBHOOK_ACCESS:
-                self.webhook_access = manifest
+        layer = KubectlV34Layer(self, "KubectlLayer")
+        return eks.KubectlProvider(self, "Kubectl", cluster=cluster, kubectl_layer=layer)
 
-    def _relay(self, options: StackOptions, access: ClusterAccess, checkout: Path) -> list[cluster_manifests.Obj]:
-        """The relay where it runs in the cluster."""
-        if access.relay is None:
-            return []
+    def _administrator(self, cluster: eks.ICluster) -> eks.AccessEntry:
+        policy = eks.AccessPolicy.from_access_policy_name(
+            "AmazonEKSClusterAdminPolicy", access_scope_type=eks.AccessScopeType.CLUSTER
+        )
+        return eks.AccessEntry(
+            self, "KubectlEntry", cluster=cluster, principal=self._role.role_arn, access_policies=[policy]
+        )
+
+    def _apply(
+        self, id_: str, objects: list[Obj], *, policy: RemovalPolicy = RemovalPolicy.DESTROY
+    ) -> eks.KubernetesManifest:
+        manifest = eks.KubernetesManifest(
+            self, id_, cluster=self._cluster, manifest=objects, overwrite=True, removal_policy=policy
+        )
+        manifest.node.add_dependency(*self._after)
+        self._after = [manifest]
+        return manifest
+
+    def _kinds(self, options: StackOptions) -> KindsCheck:
+        """The CustomResourceDefinitions, once it is checked who owns those that are there."""
+        check_access = self._apply("OwnerCheckAccess", deployment_access.kinds_check())
+        check = KindsCheck(self, "OwnerCheck", options=options)
+        check.result.node.add_dependency(check_access)
+        self._after = [check.result]
+        definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers)
+        self._apply("Kinds", definitions, policy=RemovalPolicy.RETAIN)
+        return check
+
+    def _relay(self, options: StackOptions, role: iam.Role) -> list[Obj]:
+        """The relay as a pod."""
         return cluster_manifests.relay(
             cluster=options.cluster,
-            bus=cluster_manifests.bus_name(options.cluster),
             region=Stack.of(self).region,
-            image=options.relay_image or _image(self, checkout, options.relay_architectures),
+            image=options.relay_image or _image(self, options.relay_architectures),
             architecture=options.relay_architectures[0] if len(options.relay_architectures) == 1 else "",
-            role_arn=access.relay.role_arn if options.oidc_provider else "",
+            role_arn=role.role_arn if options.oidc_provider else "",
             tolerations=options.relay_tolerations,
         )
 
@@ -138,7 +139,7 @@ class KindsCheck(DeploymentFunction):
     is rolled back by deleting it, and not by a check that fails once more.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, options: StackOptions, checkout: Path) -> None:
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions) -> None:
         super().__init__(
             scope,
             id_,
@@ -146,7 +147,6 @@ class KindsCheck(DeploymentFunction):
             purpose=f"who owns the CustomResourceDefinitions of EKS cluster {options.cluster}",
             group=cluster_manifests.group(deployment_access.KINDS_CHECK),
             options=options,
-            checkout=checkout,
         )
         definitions = cluster_manifests.kinds(capacity_buffers=options.capacity_buffers)
         digest = hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()[:12]
@@ -160,13 +160,13 @@ class KindsCheck(DeploymentFunction):
         self.result.node.add_dependency(self.entry)
 
 
-def _image(scope: Construct, checkout: Path, architectures: Sequence[Architecture]) -> str:
+def _image(scope: Construct, architectures: Sequence[Architecture]) -> str:
     """The URI of an image for these architectures: one manifest list, so that any node pulls its own."""
     included = [f"!{path}" for path in _IMAGE]
     image = DockerImageAsset(
         scope,
         "Image",
-        directory=str(checkout),
+        directory=str(installation.ROOT),
         file="relay/Dockerfile",
         exclude=["*", *included, "**/__pycache__"],
         platform=Platform.custom(",".join(f"linux/{architecture}" for architecture in architectures)),

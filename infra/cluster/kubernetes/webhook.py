@@ -13,8 +13,6 @@ from infra.cluster.kubernetes import cluster_manifests, deployment_access, webho
 from infra.cluster.kubernetes.deployment_function import DeploymentFunction
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from constructs import Construct, IDependable
 
     from infra.options.stack_options import StackOptions
@@ -28,7 +26,7 @@ class WebhookConfiguration(DeploymentFunction):
     The path is a resource of its own: the webhook function needs its digest, and the configuration needs the function.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, options: StackOptions, checkout: Path) -> None:
+    def __init__(self, scope: Construct, id_: str, *, options: StackOptions) -> None:
         super().__init__(
             scope,
             id_,
@@ -36,7 +34,6 @@ class WebhookConfiguration(DeploymentFunction):
             purpose=f"the admission webhook's path and configuration in EKS cluster {options.cluster}",
             group=cluster_manifests.group(deployment_access.WEBHOOK_CONFIGURATION),
             options=options,
-            checkout=checkout,
         )
         self._path = CustomResource(
             self,
