@@ -14,17 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra import synthesis
-from infra.bundle.bundling import BundleError, report
-from infra.bundle.bytecode import CompileError
+from infra.bundle.bundling import report
 from infra.options import context_keys, stack_options
-from infra.template_limits import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CDK_JSON = Path("cdk.json")
-
-
 _DEPLOY = "npx aws-cdk@2 deploy -c cluster=NAME (all cdk commands need it)"
 _SYNTHESISE = "python -m infra.app -c cluster=NAME"
 
@@ -57,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     except stack_options.NoClusterError:
         sys.stderr.write(f"no cluster: give its name, as in: {_DEPLOY if under_cli else _SYNTHESISE}\n")
         return 1
-    except (stack_options.OptionError, BundleError, CompileError, LimitError) as error:
+    except (stack_options.OptionError, *synthesis.FAILURES) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     if not under_cli:

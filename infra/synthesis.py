@@ -10,13 +10,19 @@ from aws_cdk import App, Environment, Stack
 
 from infra import function_sizes, template_limits
 from infra.bundle import bucket_template, bundling
+from infra.bundle.bundling import BundleError
+from infra.bundle.bytecode import CompileError
 from infra.cluster.stack import TenonStack
 from infra.fleet.stack import FleetStack
 from infra.options import context_keys, stack_options
 from infra.shadow.stack import ShadowStack
+from infra.template_limits import LimitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+FAILURES = (BundleError, CompileError, LimitError)
+"""Errors of valid options: each message says why there is no assembly."""
 
 
 def make(
@@ -36,6 +42,7 @@ def make(
     Raises:
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
+        CompileError: the functions' code isn't valid Python (the same).
         LimitError: AWS would reject a template.
     """
     app = App(

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+Json = Any
+"""Any part of a template."""
+
 ROLE_INLINE_CHARACTERS = 10_240
 TRUST_POLICY_CHARACTERS = 2_048
 QUEUE_POLICY_BYTES = 8_192
@@ -98,7 +101,7 @@ class Template:
     body: Mapping[str, Any]
     place: Place = field(default_factory=Place)
 
-    def value(self, value: Any) -> Any:  # noqa: ANN401 (any part of a template)
+    def value(self, value: Json) -> Json:
         """The value with resolved references; a generated name is filled up to the longest that it can have."""
         resolved = value
         match value:

@@ -89,11 +89,8 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     # These imports start Node.js.
     from infra import synthesis  # noqa: PLC0415
     from infra.bundle import bucket_template  # noqa: PLC0415
-    from infra.bundle.bundling import BundleError  # noqa: PLC0415
-    from infra.bundle.bytecode import CompileError  # noqa: PLC0415
     from infra.cluster import resource_names  # noqa: PLC0415
     from infra.options import stack_options  # noqa: PLC0415
-    from infra.template_limits import LimitError  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)
     typer.echo(f"Synthesising {stack} (the first time, packages are fetched)", err=True)
@@ -102,7 +99,7 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
         synthesis.make(context=context, out=folder, region=region or None, for_any_bucket=True)
     except stack_options.OptionError as error:
         raise UsageError(str(error)) from error
-    except (BundleError, CompileError, LimitError, OSError) as error:
+    except (*synthesis.FAILURES, OSError) as error:
         raise CommandError(str(error)) from error
     manifest = json.loads((folder / f"{stack}.assets.json").read_text())
     template = json.loads((folder / f"{stack}.template.json").read_text())

@@ -215,7 +215,7 @@ def _install(root: Path, requirements: str, machine: str) -> Path:
             "--requirement",
             str(requirements_file),
         ]
-        process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (our own arguments)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
         if process.returncode:
             if "No module named pip" in process.stderr:
                 raise BundleError(

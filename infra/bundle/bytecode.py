@@ -42,7 +42,7 @@ class Compiler:
         if not self.executable:
             return
         flags = ["-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", _BUNDLE_ROOT]
-        process = subprocess.run(  # noqa: S603 (our own arguments)
+        process = subprocess.run(
             [self.executable, "-I", "-m", "compileall", *flags, str(folder)],
             capture_output=True,
             text=True,
@@ -58,9 +58,7 @@ def compiler() -> Compiler:
     on_path = shutil.which(f"python{VERSION}")
     for executable in (sys.executable, *([on_path] if on_path else [])):
         program = "import platform; print(platform.python_implementation(), platform.python_version())"
-        process = subprocess.run(  # noqa: S603 (our own arguments)
-            [executable, "-I", "-c", program], capture_output=True, text=True, check=False
-        )
+        process = subprocess.run([executable, "-I", "-c", program], capture_output=True, text=True, check=False)
         kind, _, version = process.stdout.strip().partition(" ")
         if process.returncode == 0 and kind == "CPython" and version.startswith(f"{VERSION}."):
             return Compiler(executable=executable, version=version)

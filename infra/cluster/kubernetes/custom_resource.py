@@ -11,6 +11,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -40,10 +41,10 @@ def answer(event: Mapping[str, Any], *, reason: str = "", data: Mapping[str, str
         **{key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")},
         **({"NoEcho": True, "Data": dict(data)} if data else {}),
     }
-    request = urllib.request.Request(  # noqa: S310 (CloudFormation's presigned URL)
+    request = urllib.request.Request(
         event["ResponseURL"], data=json.dumps(body).encode(), method="PUT", headers={"Content-Type": ""}
     )
-    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):  # noqa: S310 (the same)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):
         pass
 
 
@@ -63,7 +64,7 @@ class ApiServer:
         Raises:
             OSError: the API server can't be reached, or refuses the request (HTTPError).
         """
-        request = urllib.request.Request(  # noqa: S310 (https, as DescribeCluster says)
+        request = urllib.request.Request(
             f"{self._endpoint}{path}",
             method=method,
             data=json.dumps(body).encode() if body is not None else None,
@@ -73,9 +74,7 @@ class ApiServer:
                 "Content-Type": content_type,
             },
         )
-        with urllib.request.urlopen(  # noqa: S310 (the same)
-            request, context=self._trusted, timeout=TIMEOUT_SECONDS
-        ) as response:
+        with urllib.request.urlopen(request, context=self._trusted, timeout=TIMEOUT_SECONDS) as response:
             answered: Json = json.load(response)
         return answered
 
@@ -101,7 +100,7 @@ def once_access_is_known(call: Callable[[], T]) -> T:
         try:
             return call()
         except urllib.error.HTTPError as error:
-            if error.code not in {401, 403}:
+            if error.code not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
                 raise
         time.sleep(_RETRY_SECONDS)
     return call()

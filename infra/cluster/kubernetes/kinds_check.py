@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import urllib.error
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from infra.cluster.kubernetes import custom_resource
@@ -101,7 +102,7 @@ def read_definitions(server: custom_resource.ApiServer, names: Sequence[str]) ->
         try:
             definitions.append(server.request("GET", f"{_PATH}{name}"))
         except urllib.error.HTTPError as error:
-            if error.code != 404:  # noqa: PLR2004 (HTTP: not found)
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
     return definitions
 

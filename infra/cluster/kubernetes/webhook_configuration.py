@@ -14,6 +14,7 @@ import hashlib
 import os
 import secrets
 import urllib.error
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -28,7 +29,6 @@ PATH_TYPE, CONFIGURATION_TYPE = "Custom::TenonWebhookPath", "Custom::TenonWebhoo
 TIMEOUT_SECONDS = 1
 """How long the API server waits for the function at most: the least that Kubernetes allows."""
 _COLLECTION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-_NOT_FOUND = 404
 _BYTES = 32
 
 
@@ -117,5 +117,5 @@ def _delete(server: custom_resource.ApiServer) -> None:
     try:
         server.request("DELETE", f"{_COLLECTION}/{NAME}")
     except urllib.error.HTTPError as error:
-        if error.code != _NOT_FOUND:
+        if error.code != HTTPStatus.NOT_FOUND:
             raise
