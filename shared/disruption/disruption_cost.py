@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
 
 RESTART_COST = 0.01
-"""USD that a planned restart costs even for the smallest pod. Tenon's figure: bench/month.py measures its effect."""
+"""USD that a planned restart costs even for the smallest pod. Tenon's figure: bench/month measures its effect."""
 INTERRUPTION_RESTART_COST = 0.02
 """The same for a restart by an interruption: a pod may wait until a node has booted. Tenon's figure."""
 LOST_WORK_HOURS = 10 / 60

@@ -4,7 +4,7 @@ kube-scheduler prefers the least allocated node, so what comes and goes keeps al
 does for unneeded nodes, Tenon puts a soft taint (effect PreferNoSchedule) on the nodes that are used least: new pods
 fill the others first, and tainted nodes become empty by themselves, without moving a pod. A preference keeps no pod
 pending, and scheduling decisions ignore the taint. As it outweighs preferred topology spread, each zone has nodes
-without it. bench/month.py measures its effect.
+without it. bench/month measures its effect.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import load_generator, load_trace
-from bench.load_trace import TraceError, TracePod
+from bench.month import load_generator, load_trace
+from bench.month.load_trace import TraceError, TracePod
 
 if TYPE_CHECKING:
     from pathlib import Path

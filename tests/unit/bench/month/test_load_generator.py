@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import load_generator
-from bench.load_generator import DAY, HOUR, LOADS
+from bench.month import load_generator
+from bench.month.load_generator import DAY, HOUR, LOADS
 
 if TYPE_CHECKING:
-    from bench.load_trace import Trace
+    from bench.month.load_trace import Trace
 
 
 @pytest.mark.parametrize("load", list(LOADS))

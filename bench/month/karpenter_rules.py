@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.month_catalog import BUDGET, CONSOLIDATE_AFTER, POOLS, RESOURCES, ZONES
-from bench.played_fleet import Command, Launch, Placement
+from bench.month.catalog import BUDGET, CONSOLIDATE_AFTER, POOLS, RESOURCES, ZONES
+from bench.month.simulated_fleet import Command, Launch, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from bench.month_catalog import Catalog, Offerings
-    from bench.played_cluster import PlayedCluster
-    from bench.played_fleet import PlayedNode, PlayedPod
+    from bench.month.catalog import Catalog, Offerings
+    from bench.month.simulated_cluster import PlayedCluster
+    from bench.month.simulated_fleet import PlayedNode, PlayedPod
 
 MAX_CANDIDATES = 100
 MIN_SPOT_TYPES = 15

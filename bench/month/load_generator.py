@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
-from bench.load_trace import Trace, TracePod
+from bench.month.load_trace import Trace, TracePod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from bench.month_catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, ZONES, size_of
-from bench.played_fleet import NodeSpan, Played, PlayedNode, PlayedPod
+from bench.month.catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, ZONES, size_of
+from bench.month.simulated_fleet import NodeSpan, Played, PlayedNode, PlayedPod
 from local.kubelets.behavior import Timing
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench.load_trace import Trace, TracePod
-    from bench.month_catalog import Catalog
-    from bench.played_fleet import Command, Launch, Placement
+    from bench.month.catalog import Catalog
+    from bench.month.load_trace import Trace, TracePod
+    from bench.month.simulated_fleet import Command, Launch, Placement
 
 BATCH, LAUNCH, VALIDATION, QUEUE, TERMINATION = 2, 2, 15, 5, 5
 """Seconds: from a pod's arrival to the decision (a batch ends after one idle second), of CreateFleet, from a command to

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bench.load_trace import TracePod
-    from bench.month_catalog import Catalog
+    from bench.month.catalog import Catalog
+    from bench.month.load_trace import TracePod
 
 _SECONDS_AN_HOUR = 3600
 

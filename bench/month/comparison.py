@@ -1,9 +1,9 @@
 """A month of money: thirty days of generated load, or a trace, under Tenon's decisions and under a rival's.
 
-``python -m bench.month`` plays three loads with three seeds each (:mod:`bench.load_generator`), in two processes;
-``--save`` saves into month.json what :func:`run` reports, ``--page FILE`` writes a page with charts. ``write DIR``
+``python -m bench.month`` plays three loads with three seeds each (:mod:`bench.month.load_generator`), in two processes;
+``--save`` saves into comparison.json what :func:`run` reports, ``--page FILE`` writes a page with charts. ``write DIR``
 writes the loads as CSV, ``play FILE`` plays one such file, or another trace with these columns
-(:mod:`bench.load_trace`).
+(:mod:`bench.month.load_trace`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import load_generator, load_trace, month_bound, month_page, played_fleet
-from bench.karpenter_rule import KarpenterRule
-from bench.load_generator import CAPACITY_TYPES, DAY, HOUR, LOADS
-from bench.month_catalog import month_catalog
-from bench.played_cluster import PlayedCluster
-from bench.tenon_rule import TenonRule
+from bench.month import html_page, load_generator, load_trace, price_bound, simulated_fleet
+from bench.month.catalog import month_catalog
+from bench.month.karpenter_rules import KarpenterRule
+from bench.month.load_generator import CAPACITY_TYPES, DAY, HOUR, LOADS
+from bench.month.simulated_cluster import PlayedCluster
+from bench.month.tenon_rules import TenonRule
 from cli.errors import CommandError
 from cli.report import charts
 from shared.disruption.disruption_cost import RESTART_COST
@@ -33,10 +33,10 @@ from shared.disruption.disruption_cost import RESTART_COST
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bench.load_trace import Trace
-    from bench.played_fleet import Played
+    from bench.month.load_trace import Trace
+    from bench.month.simulated_fleet import Played
 
-RESULTS = Path(__file__).parent / "month.json"
+RESULTS = Path(__file__).parent / "comparison.json"
 RULES = {"tenon": TenonRule, "greedy": KarpenterRule}
 SEEDS = (1, 2, 3)
 DAYS = 30
@@ -81,12 +81,12 @@ def play(trace: Trace, rule: str, *, capacity_types: tuple[str, ...], seed: int,
     began = time.process_time()
     catalog = month_catalog(capacity_types)
     played = PlayedCluster(trace, catalog, RULES[rule](), seed=seed, seconds=seconds).play()
-    price = played_fleet.list_price(catalog)
+    price = simulated_fleet.list_price(catalog)
     cost = _by_hour(played, {o: price({o: 1}) for o in _offerings(played)}, seconds)
     nodes = _by_hour(played, dict.fromkeys(_offerings(played), 1.0), seconds)
     waits, moved_waits = played.waits or [0], played.moved_waits or [0]
     return Outcome(
-        dollars=round(played_fleet.dollars(played.spans, price), 4),
+        dollars=round(simulated_fleet.dollars(played.spans, price), 4),
         moved=played.moved,
         wait_p50=float(np.percentile(waits, 50)),
         wait_p99=round(float(np.percentile(waits, 99)), 1),
@@ -125,8 +125,8 @@ def _play_load(load: str, seed: int, rule: str, seconds: int) -> Outcome:
 
 def bound_by_hour(trace: Trace, capacity_types: tuple[str, ...], seconds: int) -> list[float]:
     """The lower bound, USD per hour, of each hour."""
-    rates = month_bound.lower_bound(trace, month_catalog(capacity_types), seconds=seconds)
-    steps = HOUR // month_bound.STEP
+    rates = price_bound.lower_bound(trace, month_catalog(capacity_types), seconds=seconds)
+    steps = HOUR // price_bound.STEP
     return [round(sum(rates[i : i + steps]) / steps, 4) for i in range(0, len(rates), steps)]
 
 
@@ -155,7 +155,7 @@ def _summary(by_rule: Mapping[str, Outcome], bound: Sequence[float]) -> str:
 
 
 def save(month: Month) -> None:
-    """Save the totals into month.json with those of other loads and seeds, without the hours."""
+    """Save the totals into comparison.json with those of other loads and seeds, without the hours."""
     totals: dict[str, Any] = {"days": len(month.bound) / 24, "lower_bound": round(sum(month.bound), 4)}
     for rule, outcome in month.outcomes.items():
         totals[rule] = {k: v for k, v in asdict(outcome).items() if not k.endswith("_by_hour")}
@@ -286,8 +286,8 @@ def _play_loads(options: argparse.Namespace, seconds: int) -> int:
         if options.save:
             save(month)
         if options.page:
-            shown = [month_page.Month(f"{m.load}, seed {m.seed}", m.outcomes, m.bound) for m in months]
-            options.page.write_text(month_page.page(shown), encoding="utf-8")
+            shown = [html_page.Month(f"{m.load}, seed {m.seed}", m.outcomes, m.bound) for m in months]
+            options.page.write_text(html_page.page(shown), encoding="utf-8")
     return 0
 
 
@@ -316,9 +316,7 @@ def _play_file(options: argparse.Namespace, seconds: int) -> int:
     bound = bound_by_hour(window, capacity_types, seconds)
     print(_summary(by_rule, bound))
     if options.page:
-        options.page.write_text(
-            month_page.page([month_page.Month(options.file.name, by_rule, bound)]), encoding="utf-8"
-        )
+        options.page.write_text(html_page.page([html_page.Month(options.file.name, by_rule, bound)]), encoding="utf-8")
     return 0
 
 
@@ -329,7 +327,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page with charts")
     parser = argparse.ArgumentParser(prog="python -m bench.month", description=__doc__, parents=[common])
     parser.add_argument("--loads", nargs="+", choices=list(LOADS), default=list(LOADS))
-    parser.add_argument("--save", action="store_true", help="save the outcomes into bench/month.json")
+    parser.add_argument("--save", action="store_true", help="save the outcomes into bench/month/comparison.json")
     commands = parser.add_subparsers(dest="command", metavar="write | play")
     writing = commands.add_parser("write", parents=[common], help="write the generated loads as CSV")
     writing.add_argument("folder", type=Path)
@@ -338,7 +336,3 @@ def _parser() -> argparse.ArgumentParser:
     playing.add_argument("--start", type=int, default=0, metavar="SECONDS", help="where in the trace the days begin")
     playing.add_argument("--capacity-types", nargs="+", choices=_SPOT, default=list(_SPOT))
     return parser
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

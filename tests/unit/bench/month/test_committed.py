@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from bench import committed_month, month_bound, month_commitments, played_fleet
-from bench.committed_lp import CapacityProgram
-from bench.load_generator import HOUR
-from bench.month_catalog import DEFAULT_POOL, RESOURCES, START, ZONES, Catalog, Offerings, month_catalog
-from bench.played_cluster import PlayedCluster
-from bench.tenon_rule import TenonRule
+from bench.month import committed, price_bound, purchases, simulated_fleet
+from bench.month.capacity_program import CapacityProgram
+from bench.month.catalog import DEFAULT_POOL, RESOURCES, START, ZONES, Catalog, Offerings, month_catalog
+from bench.month.load_generator import HOUR
+from bench.month.simulated_cluster import PlayedCluster
+from bench.month.tenon_rules import TenonRule
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 from shared.instance_types.instance_type import InstanceType, Offering
 
@@ -130,36 +130,36 @@ SECONDS = 4 * HOUR
 
 
 def test_commitments_are_worth_their_share_of_the_usage_and_used_before_spot() -> None:
-    both, seconds = month_catalog(committed_month.BOTH), SECONDS
-    prices = month_commitments.on_demand_prices(both)
-    trace = committed_month.generate("services", seed=1, seconds=seconds)
+    both, seconds = month_catalog(committed.BOTH), SECONDS
+    prices = purchases.on_demand_prices(both)
+    trace = committed.generate("services", seed=1, seconds=seconds)
     uncommitted = PlayedCluster(trace, month_catalog((ON_DEMAND,)), TenonRule(), seed=1, seconds=seconds).play()
-    commitments = month_commitments.commitments_for(uncommitted.spans, prices, share=0.4, seconds=seconds)
-    usage = played_fleet.dollars(uncommitted.spans, played_fleet.list_price(both))
-    assert month_commitments.worth(commitments, prices) * seconds / HOUR == pytest.approx(0.4 * usage, rel=0.01)
+    commitments = purchases.commitments_for(uncommitted.spans, prices, share=0.4, seconds=seconds)
+    usage = simulated_fleet.dollars(uncommitted.spans, simulated_fleet.list_price(both))
+    assert purchases.worth(commitments, prices) * seconds / HOUR == pytest.approx(0.4 * usage, rel=0.01)
     assert {p.kind for p in commitments.plans} == {"Compute", "EC2Instance"}
     assert commitments.reserved[0].count > 0
 
     rule = TenonRule(commitments=commitments)
     spans = PlayedCluster(trace, both, rule, seed=1, seconds=seconds).play().spans
     assert {s.capacity_type for s in spans} == {SPOT, ON_DEMAND}
-    on_demand = committed_month.on_demand_bill(commitments, prices)
+    on_demand = committed.on_demand_bill(commitments, prices)
     fees = on_demand({}).committed * seconds / HOUR
-    assert played_fleet.dollars(spans, lambda running: on_demand(running).unused) < 0.1 * fees
+    assert simulated_fleet.dollars(spans, lambda running: on_demand(running).unused) < 0.1 * fees
 
-    program, total = CapacityProgram(both, commitments), committed_month.rate(commitments, both)
+    program, total = CapacityProgram(both, commitments), committed.rate(commitments, both)
     fee = on_demand({}).committed
-    steps = dict(enumerate(month_bound.needs(trace, seconds=seconds).transpose(1, 0, 2)))
-    for (start, running), (end, _) in pairwise(played_fleet.changes(spans)):
-        optimum = fee + program.least_rate(committed_month.capacity(both, running))
+    steps = dict(enumerate(price_bound.needs(trace, seconds=seconds).transpose(1, 0, 2)))
+    for (start, running), (end, _) in pairwise(simulated_fleet.changes(spans)):
+        optimum = fee + program.least_rate(committed.capacity(both, running))
         assert optimum <= total(running) + 1e-6
-        for step in range(-(-start // month_bound.STEP), end // month_bound.STEP):
+        for step in range(-(-start // price_bound.STEP), end // price_bound.STEP):
             assert program.least_rate(np.ascontiguousarray(steps[step])) <= total(running) - fee + 1e-6
 
 
 def test_pods_of_the_load_of_whole_nodes_fill_a_node_of_the_largest_size_each() -> None:
-    offerings = month_catalog(committed_month.BOTH).offerings[DEFAULT_POOL]
-    pods = committed_month.generate(committed_month.WHOLE_NODES, seed=1, seconds=HOUR).pods
+    offerings = month_catalog(committed.BOTH).offerings[DEFAULT_POOL]
+    pods = committed.generate(committed.WHOLE_NODES, seed=1, seconds=HOUR).pods
     shapes = {(p.cpu, p.memory) for p in pods}
     assert len(shapes) == 2
     largest = offerings.free[:, 0].max()
@@ -171,12 +171,12 @@ def test_pods_of_the_load_of_whole_nodes_fill_a_node_of_the_largest_size_each() 
 
 
 def test_an_outcome_is_saved_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committed_month, "RESULTS", tmp_path / "saved.json")
-    outcome = committed_month.play("batch", seed=1, seconds=SECONDS)
+    monkeypatch.setattr(committed, "RESULTS", tmp_path / "saved.json")
+    outcome = committed.play("batch", seed=1, seconds=SECONDS)
     assert outcome.capacity_bound <= outcome.dollars + 1e-6
     assert outcome.requests_bound <= outcome.dollars + 1e-6
     assert outcome.committed_share == pytest.approx(0.4, abs=0.01)
-    committed_month.save(outcome)
-    rows = committed_month.run()
+    committed.save(outcome)
+    rows = committed.run()
     assert [r["target"] for r in rows] == ["at most 102%", "-", "-", "-"]
     assert rows[0]["measurement"].startswith("batch: ")

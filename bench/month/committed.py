@@ -1,14 +1,14 @@
 """A month with 40 % of the usage committed: Tenon's bill, compared with linear programs that know the commitments.
 
-``python -m bench.committed_month`` plays each load without commitments on demand, buys commitments worth 40 % of that
-usage (:mod:`bench.month_commitments`), and plays it with NodePools that may launch spot and on-demand nodes, once where
-commitments count and once where they don't. ``--save`` saves into committed_month.json what :func:`run` reports.
+``python -m bench.month.committed`` plays each load without commitments on demand, buys commitments worth 40 % of that
+usage (:mod:`bench.month.purchases`), and plays it with NodePools that may launch spot and on-demand nodes, once where
+commitments count and once where they don't. ``--save`` saves into committed.json what :func:`run` reports.
 
-The bill is compared with two optima (:mod:`bench.committed_lp`), both with the commitments' fees: one for the capacity
-that Tenon's nodes have at each moment, so that only what pays it differs; and one for the pods' requests in each
-minute. Both ignore that nodes can't be split, the second also boots and that pods can't be split, which no scheduler
-can. Where that isn't what the figure is about, the load "whole nodes" has pods that each fill a node: its nodes are
-given by the load, and what is left to decide is which of them are committed, on demand or spot.
+The bill is compared with two optima (:mod:`bench.month.capacity_program`), both with the commitments' fees: one for the
+capacity that Tenon's nodes have at each moment, so that only what pays it differs; and one for the pods' requests in
+each minute. Both ignore that nodes can't be split, the second also boots and that pods can't be split, which no
+scheduler can. Where that isn't what the figure is about, the load "whole nodes" has pods that each fill a node: its
+nodes are given by the load, and what is left to decide is which of them are committed, on demand or spot.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import load_generator, month_bound, month_commitments, played_fleet
-from bench.committed_lp import CapacityProgram
-from bench.load_generator import DAY, HOUR, Services
-from bench.load_trace import Trace
-from bench.month_catalog import DEFAULT_POOL, POOLS, RESOURCES, month_catalog
-from bench.played_cluster import PlayedCluster
-from bench.tenon_rule import TenonRule
+from bench.month import load_generator, price_bound, purchases, simulated_fleet
+from bench.month.capacity_program import CapacityProgram
+from bench.month.catalog import DEFAULT_POOL, POOLS, RESOURCES, month_catalog
+from bench.month.load_generator import DAY, HOUR, Services
+from bench.month.load_trace import Trace
+from bench.month.simulated_cluster import PlayedCluster
+from bench.month.tenon_rules import TenonRule
 from shared.api.labels import ON_DEMAND, SPOT
 from shared.commitments.balance import bill
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench.month_catalog import Catalog
-    from bench.played_fleet import NodeSpan, RunningNodes
+    from bench.month.catalog import Catalog
+    from bench.month.simulated_fleet import NodeSpan, RunningNodes
     from shared.commitments.balance import Bill
     from shared.commitments.commitment import Commitments
 
-RESULTS = Path(__file__).parent / "committed_month.json"
+RESULTS = Path(__file__).parent / "committed.json"
 SHARE = 0.4
 TARGET = 1.02
 WHOLE_NODES = "whole nodes"
@@ -64,7 +64,7 @@ both are left out, because the optimum would split their pods among these two.""
 _GIB_A_CPU = 4
 _STEP = 60
 """Seconds of a step. A pod counts in whole steps from two minutes after its creation, so steps of five minutes, as in
-bench/month_bound.py, would leave out 1.3 % of the load of whole nodes; these leave out 0.6 %."""
+bench/month/price_bound.py, would leave out 1.3 % of the load of whole nodes; these leave out 0.6 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +127,8 @@ def on_demand_bill(commitments: Commitments, prices: Mapping[str, float]) -> Cal
 
 def rate(commitments: Commitments, catalog: Catalog) -> Callable[[RunningNodes], float]:
     """USD per hour of running nodes, with the commitments' fees."""
-    on_demand = on_demand_bill(commitments, month_commitments.on_demand_prices(catalog))
-    price = played_fleet.list_price(catalog)
+    on_demand = on_demand_bill(commitments, purchases.on_demand_prices(catalog))
+    price = simulated_fleet.list_price(catalog)
 
     def total(running: RunningNodes) -> float:
         spot = {offering: number for offering, number in running.items() if offering[2] == SPOT}
@@ -150,13 +150,13 @@ def capacity(catalog: Catalog, running: RunningNodes) -> NDArray[np.float64]:
 
 
 def capacity_bound(spans: Sequence[NodeSpan], program: CapacityProgram, catalog: Catalog) -> float:
-    """USD of the cheapest instances with the capacity of these nodes at each moment, without the fees."""
-    return played_fleet.dollars(spans, lambda running: program.least_rate(capacity(catalog, running)))
+    """USD of the cheapest instances with the capacity of these nodes at each moment, in addition to the fees."""
+    return simulated_fleet.dollars(spans, lambda running: program.least_rate(capacity(catalog, running)))
 
 
 def requests_bound(trace: Trace, program: CapacityProgram, *, seconds: int) -> float:
-    """USD of the cheapest instances for the pods' requests in each minute, without the fees."""
-    by_step = month_bound.needs(trace, seconds=seconds, step=_STEP).transpose(1, 0, 2)
+    """USD of the cheapest instances for the pods' requests in each minute, in addition to the fees."""
+    by_step = price_bound.needs(trace, seconds=seconds, step=_STEP).transpose(1, 0, 2)
     return sum(program.least_rate(np.ascontiguousarray(need)) for need in by_step) * _STEP / HOUR
 
 
@@ -167,15 +167,15 @@ def play(load: str, *, seed: int, seconds: int) -> Outcome:
     """The outcome of a load's first seconds."""
     trace = generate(load, seed=seed, seconds=seconds)
     catalog = month_catalog(BOTH)
-    prices = month_commitments.on_demand_prices(catalog)
+    prices = purchases.on_demand_prices(catalog)
 
     def spans_of(rule: TenonRule, capacity_types: tuple[str, ...] = BOTH) -> tuple[Sequence[NodeSpan], int]:
         played = PlayedCluster(trace, month_catalog(capacity_types), rule, seed=seed, seconds=seconds).play()
         return played.spans, played.moved
 
     uncommitted, _ = spans_of(TenonRule(interval=INTERVAL), (ON_DEMAND,))
-    usage = played_fleet.dollars(uncommitted, played_fleet.list_price(catalog))
-    commitments = month_commitments.commitments_for(uncommitted, prices, share=SHARE, seconds=seconds)
+    usage = simulated_fleet.dollars(uncommitted, simulated_fleet.list_price(catalog))
+    commitments = purchases.commitments_for(uncommitted, prices, share=SHARE, seconds=seconds)
     spans, moved = spans_of(TenonRule(sets=SETS, interval=INTERVAL, commitments=commitments))
     unaware, _ = spans_of(TenonRule(sets=SETS, interval=INTERVAL))
     on_demand = on_demand_bill(commitments, prices)
@@ -187,11 +187,11 @@ def play(load: str, *, seed: int, seconds: int) -> Outcome:
         seed=seed,
         days=seconds / DAY,
         usage=usage,
-        committed_share=month_commitments.worth(commitments, prices) * seconds / HOUR / usage,
+        committed_share=purchases.worth(commitments, prices) * seconds / HOUR / usage,
         fees=fees,
-        unused=played_fleet.dollars(spans, lambda running: on_demand(running).unused),
-        dollars=played_fleet.dollars(spans, total),
-        unaware_dollars=played_fleet.dollars(unaware, total),
+        unused=simulated_fleet.dollars(spans, lambda running: on_demand(running).unused),
+        dollars=simulated_fleet.dollars(spans, total),
+        unaware_dollars=simulated_fleet.dollars(unaware, total),
         capacity_bound=fees + capacity_bound(spans, program, catalog),
         requests_bound=fees + requests_bound(trace, program, seconds=seconds),
         moved=moved,
@@ -230,7 +230,7 @@ def run() -> list[dict[str, str]]:
 def _rows(outcome: Outcome) -> list[dict[str, str]]:
     target = f"at most {TARGET:.0%}"
     how = (
-        f"{outcome.days:g} days, seed {outcome.seed}; `python -m bench.committed_month --save --days {outcome.days:g}`"
+        f"{outcome.days:g} days, seed {outcome.seed}; `python -m bench.month.committed --save --days {outcome.days:g}`"
     )
     rows = [
         ("dollars, relative to the optimum for the same capacity", target, _ratio(outcome, outcome.capacity_bound)),
@@ -266,11 +266,11 @@ def _ratio(outcome: Outcome, optimum: float) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Play the loads."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.committed_month", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="python -m bench.month.committed", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--days", type=float, default=DAYS, help="how many days are played")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
-    parser.add_argument("--save", action="store_true", help=f"save the outcomes into bench/{RESULTS.name}")
+    parser.add_argument("--save", action="store_true", help=f"save the outcomes into bench/month/{RESULTS.name}")
     options = parser.parse_args(arguments)
     for outcome in measure(options.loads, round(options.days * DAY)):
         for row in _rows(outcome):

@@ -75,12 +75,12 @@ def page(months: Sequence[Month]) -> str:
     """
     parts = {
         "styles": charts.read(charts.STYLES) + (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
-        "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('month_page.js')}",
+        "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('page.js')}",
         "totals": _totals(months),
         "months": "".join(_section(i, month) for i, month in enumerate(months)),
         "data": _data(months),
     }
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("month_page.html"))
+    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))
 
 
 def _asset(name: str) -> str:

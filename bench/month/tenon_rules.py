@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace as with_fields
 
-from bench.month_catalog import GPU, GPU_POOL, GPU_TAINT, GPU_TOLERATION, START
-from bench.played_fleet import Command, Launch, Placement
+from bench.month.catalog import GPU, GPU_POOL, GPU_TAINT, GPU_TOLERATION, START
+from bench.month.simulated_fleet import Command, Launch, Placement
 from functions.disruption.no_savings import NoSavings, fingerprint
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from bench.load_trace import TracePod
-    from bench.month_catalog import Catalog
-    from bench.played_cluster import PlayedCluster
-    from bench.played_fleet import PlayedNode, PlayedPod
+    from bench.month.catalog import Catalog
+    from bench.month.load_trace import TracePod
+    from bench.month.simulated_cluster import PlayedCluster
+    from bench.month.simulated_fleet import PlayedNode, PlayedPod
     from shared.commitments.balance import Balance
     from shared.commitments.commitment import Commitments
     from shared.commitments.coverage import OwnCoverage

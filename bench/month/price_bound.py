@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.lp_lower_bound import covering
-from bench.month_catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, size_of
+from bench.month.catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, size_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from bench.load_trace import Trace
-    from bench.month_catalog import Catalog
+    from bench.month.catalog import Catalog
+    from bench.month.load_trace import Trace
 
 STEP = 300
 _WAIT = 120

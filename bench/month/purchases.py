@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.month_catalog import START
+from bench.month.catalog import START
 from shared.api.labels import ON_DEMAND
 from shared.commitments.balance import family_of
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench.month_catalog import Catalog
-    from bench.played_fleet import NodeSpan
+    from bench.month.catalog import Catalog
+    from bench.month.simulated_fleet import NodeSpan
 
 RESERVED_DISCOUNT, FAMILY_DISCOUNT, COMPUTE_DISCOUNT = 0.37, 0.37, 0.27
 """Off the on-demand price, for a year without upfront payment. Source: the comparison on

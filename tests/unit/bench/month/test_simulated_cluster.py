@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench import load_generator, month, month_bound, month_page, played_fleet
-from bench.karpenter_rule import KarpenterRule
-from bench.load_generator import DAY, HOUR
-from bench.load_trace import Trace, TracePod
-from bench.month_catalog import DEFAULT_POOL, month_catalog
-from bench.played_cluster import PlayedCluster
-from bench.played_fleet import Command, Launch, NodeSpan, Placement
-from bench.tenon_rule import TenonRule
+from bench.month import comparison, html_page, load_generator, price_bound, simulated_fleet
+from bench.month.catalog import DEFAULT_POOL, month_catalog
+from bench.month.karpenter_rules import KarpenterRule
+from bench.month.load_generator import DAY, HOUR
+from bench.month.load_trace import Trace, TracePod
+from bench.month.simulated_cluster import PlayedCluster
+from bench.month.simulated_fleet import Command, Launch, NodeSpan, Placement
+from bench.month.tenon_rules import TenonRule
 from shared.api.quantity import format_resources
 from tests.scenarios.karpenter import Karpenter
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from bench.month_catalog import Catalog
-    from bench.played_cluster import Rule
-    from bench.played_fleet import Played, PlayedNode, PlayedPod
+    from bench.month.catalog import Catalog
+    from bench.month.simulated_cluster import Rule
+    from bench.month.simulated_fleet import Played, PlayedNode, PlayedPod
 
 SPOT = ("spot", "on-demand")
 SECONDS = DAY
@@ -67,7 +67,7 @@ def test_dollars_are_the_sum_of_each_nodes_hours_at_the_price_of_its_offering(ru
         prices[s.instance_type, s.zone, s.capacity_type] * (s.terminated - s.launched) / HOUR for s in played.spans
     )
     assert expected > 1
-    assert played_fleet.dollars(played.spans, played_fleet.list_price(catalog)) == pytest.approx(expected)
+    assert simulated_fleet.dollars(played.spans, simulated_fleet.list_price(catalog)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("rule", list(RULES))
@@ -84,14 +84,14 @@ def test_every_pod_that_lives_long_enough_gets_a_node_within_a_boot(rule: str) -
 @pytest.mark.parametrize("rule", list(RULES))
 def test_no_rule_costs_less_than_the_lower_bound(rule: str) -> None:
     catalog = month_catalog(SPOT)
-    rates = month_bound.lower_bound(_small(), catalog, seconds=SECONDS)
-    spans, price = _played(rule).spans, played_fleet.list_price(catalog)
-    assert 0 < month_bound.dollars(rates) < played_fleet.dollars(spans, price)
+    rates = price_bound.lower_bound(_small(), catalog, seconds=SECONDS)
+    spans, price = _played(rule).spans, simulated_fleet.list_price(catalog)
+    assert 0 < price_bound.dollars(rates) < simulated_fleet.dollars(spans, price)
     steps = dict(enumerate(rates))
     for (start, running), (end, _) in zip(
-        changes := played_fleet.changes(spans), [*changes[1:], (SECONDS, {})], strict=True
+        changes := simulated_fleet.changes(spans), [*changes[1:], (SECONDS, {})], strict=True
     ):
-        whole = [s for s in range(-(-start // month_bound.STEP), end // month_bound.STEP) if s in steps]
+        whole = [s for s in range(-(-start // price_bound.STEP), end // price_bound.STEP) if s in steps]
         assert all(steps[s] <= price(running) + 1e-9 for s in whole)
 
 
@@ -157,9 +157,9 @@ def test_a_pod_on_a_ready_node_with_room_waits_for_nothing_and_others_for_a_boot
 def test_a_rate_sees_all_nodes_that_run_at_the_same_time() -> None:
     spans = [NodeSpan("m6i.large", "z", "on-demand", 0, 7200), NodeSpan("m6i.large", "z", "on-demand", 3600, 7200)]
     key = ("m6i.large", "z", "on-demand")
-    assert played_fleet.changes(spans) == [(0, {key: 1}), (3600, {key: 2}), (7200, {})]
+    assert simulated_fleet.changes(spans) == [(0, {key: 1}), (3600, {key: 2}), (7200, {})]
     # one node is committed at 0.6 of its price, used or not; the second hour has one more
-    assert played_fleet.dollars(spans, lambda running: 0.6 + max(running[key] - 1, 0)) == pytest.approx(2.2)
+    assert simulated_fleet.dollars(spans, lambda running: 0.6 + max(running[key] - 1, 0)) == pytest.approx(2.2)
 
 
 def test_a_pod_that_is_too_large_for_every_node_stays_without_one_and_the_others_run() -> None:
@@ -220,21 +220,21 @@ def test_the_command_writes_loads_and_plays_a_file_into_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, page = tmp_path / "loads", tmp_path / "page.html"
-    assert month.main(["write", str(folder), "--days", "0.1", "--seeds", "7"]) == 0
+    assert comparison.main(["write", str(folder), "--days", "0.1", "--seeds", "7"]) == 0
     files = sorted(folder.iterdir())
     assert [f.name for f in files] == ["batch-7.csv", "gpus-7.csv", "services-7.csv"]
-    assert month.main(["play", str(files[0]), "--days", "0.1", "--page", str(page)]) == 0
+    assert comparison.main(["play", str(files[0]), "--days", "0.1", "--page", str(page)]) == 0
     assert "tenon $" in capsys.readouterr().out
     assert "batch-7.csv" in page.read_text(encoding="utf-8")
-    assert month.main(["play", str(tmp_path / "none.csv")]) == 1
+    assert comparison.main(["play", str(tmp_path / "none.csv")]) == 1
     assert "none.csv: No such file" in capsys.readouterr().err
 
 
 def test_the_page_escapes_titles() -> None:
-    outcome = month.Outcome(
+    outcome = comparison.Outcome(
         dollars=1.0, moved=0, wait_p50=0, wait_p99=0, moved_wait_p99=0, nodes=1, launched=1, commands=0, invalid=0,
         processor_seconds=0, cost_by_hour=[1.0], nodes_by_hour=[1.0],
     )  # fmt: skip
-    text = month_page.page([month_page.Month("<b>", {"tenon": outcome, "greedy": outcome}, [0.5])])
+    text = html_page.page([html_page.Month("<b>", {"tenon": outcome, "greedy": outcome}, [0.5])])
     assert "&lt;b&gt;" in text
     assert "<b>" not in text.partition("<main>")[2].partition("</main>")[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import highspy
 import numpy as np
 
-from bench.month_catalog import RESOURCES
+from bench.month.catalog import RESOURCES
 from shared.api.labels import ON_DEMAND
 from shared.commitments.balance import family_of, normalization_factor
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from bench.month_catalog import Catalog
+    from bench.month.catalog import Catalog
     from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
 _UNITS = np.array([1000, 2**30, 1, 1], np.float64)
@@ -57,7 +57,7 @@ class CapacityProgram:
     def least_rate(self, need: NDArray[np.float64]) -> float:
         """USD per hour of the cheapest instances with this capacity, without the fees of the commitments.
 
-        ``need`` has a row of :data:`~bench.month_catalog.RESOURCES` for each pool. Infinite if no type has a resource.
+        ``need`` has a row of :data:`~bench.month.catalog.RESOURCES` for each pool. Infinite if no type has a resource.
         """
         key = need.tobytes()
         if key not in self._known:
