@@ -36,7 +36,7 @@ MODULES = (
     "real",
     "real_flows",
 )
-_MODULES_OF_THE_MONTH = {"month": "month.comparison", "committed_month": "month.committed"}
+_MODULES_OF_THE_MONTH = {"month": "month.results", "committed_month": "month.committed"}
 ON_REQUEST = ("real_flows",)
 """In real time and with Go: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"

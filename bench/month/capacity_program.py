@@ -34,7 +34,7 @@ _UNITS = np.array([1000, 2**30, 1, 1], np.float64)
 class Column:
     """Instances of a type, and what pays them.
 
-    ``price`` is USD per hour of one at the market. Without it, one ``uses`` that much of the ``commitment`` (its id).
+    ``price`` is USD per hour of one at the market. Without it, one ``uses`` that amount of the ``commitment`` (its id).
     """
 
     pool: str

@@ -1,8 +1,8 @@
 """A month with 40 % of the usage committed: Tenon's bill, compared with linear programs that know the commitments.
 
-``python -m bench.month.committed`` plays each load without commitments on demand, buys commitments worth 40 % of that
-usage (:mod:`bench.month.purchases`), and plays it with NodePools that may launch spot and on-demand nodes, once where
-commitments count and once where they don't. ``--save`` saves into committed.json what :func:`run` reports.
+``python -m bench.month.committed`` simulates each load without commitments on demand, buys commitments worth 40 % of
+that usage (:mod:`bench.month.purchases`), and simulates it with NodePools that may launch spot and on-demand nodes,
+once where commitments count and once where they don't. ``--save`` saves into committed.json what :func:`run` reports.
 
 The bill is compared with two optima (:mod:`bench.month.capacity_program`), both with the commitments' fees: one for the
 capacity that Tenon's nodes have at each moment, so that only what pays it differs; and one for the pods' requests in
@@ -25,24 +25,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.month import load_generator, price_bound, purchases, simulated_fleet
+from bench.month import bill, load_generator, price_bound, purchases
 from bench.month.capacity_program import CapacityProgram
 from bench.month.catalog import DEFAULT_POOL, POOLS, RESOURCES, month_catalog
 from bench.month.load_generator import DAY, HOUR, Services
 from bench.month.load_trace import Trace
-from bench.month.simulated_cluster import PlayedCluster
-from bench.month.tenon_rules import TenonRule
+from bench.month.simulated_cluster import SimulatedCluster
+from bench.month.tenon_rules import TenonRules
 from shared.api.labels import ON_DEMAND, SPOT
-from shared.commitments.balance import bill
+from shared.commitments import balance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from bench.month.bill import NodeSpan, RunningNodes
     from bench.month.catalog import Catalog
-    from bench.month.simulated_fleet import NodeSpan, RunningNodes
-    from shared.commitments.balance import Bill
     from shared.commitments.commitment import Commitments
 
 RESULTS = Path(__file__).parent / "committed.json"
@@ -112,15 +111,15 @@ def generate(load: str, *, seed: int, seconds: int) -> Trace:
 # --- the bill and its optima ---
 
 
-def on_demand_bill(commitments: Commitments, prices: Mapping[str, float]) -> Callable[[RunningNodes], Bill]:
+def on_demand_bill(commitments: Commitments, prices: Mapping[str, float]) -> Callable[[RunningNodes], balance.Bill]:
     """The bill of the on-demand nodes among those that run, at these prices by instance type."""
 
-    def of(running: RunningNodes) -> Bill:
+    def of(running: RunningNodes) -> balance.Bill:
         usage: Counter[tuple[str, str]] = Counter()
         for (instance_type, zone, capacity_type), number in running.items():
             if capacity_type == ON_DEMAND:
                 usage[instance_type, zone] += number
-        return bill(commitments, usage, prices)
+        return balance.bill(commitments, usage, prices)
 
     return of
 
@@ -128,7 +127,7 @@ def on_demand_bill(commitments: Commitments, prices: Mapping[str, float]) -> Cal
 def rate(commitments: Commitments, catalog: Catalog) -> Callable[[RunningNodes], float]:
     """USD per hour of running nodes, with the commitments' fees."""
     on_demand = on_demand_bill(commitments, purchases.on_demand_prices(catalog))
-    price = simulated_fleet.list_price(catalog)
+    price = bill.list_price(catalog)
 
     def total(running: RunningNodes) -> float:
         spot = {offering: number for offering, number in running.items() if offering[2] == SPOT}
@@ -150,34 +149,34 @@ def capacity(catalog: Catalog, running: RunningNodes) -> NDArray[np.float64]:
 
 
 def capacity_bound(spans: Sequence[NodeSpan], program: CapacityProgram, catalog: Catalog) -> float:
-    """USD of the cheapest instances with the capacity of these nodes at each moment, in addition to the fees."""
-    return simulated_fleet.dollars(spans, lambda running: program.least_rate(capacity(catalog, running)))
+    """USD of the cheapest instances with the capacity of these nodes at each moment, without the fees."""
+    return bill.dollars(spans, lambda running: program.least_rate(capacity(catalog, running)))
 
 
 def requests_bound(trace: Trace, program: CapacityProgram, *, seconds: int) -> float:
-    """USD of the cheapest instances for the pods' requests in each minute, in addition to the fees."""
+    """USD of the cheapest instances for the pods' requests in each minute, without the fees."""
     by_step = price_bound.needs(trace, seconds=seconds, step=_STEP).transpose(1, 0, 2)
     return sum(program.least_rate(np.ascontiguousarray(need)) for need in by_step) * _STEP / HOUR
 
 
-# --- playing ---
+# --- the simulation ---
 
 
-def play(load: str, *, seed: int, seconds: int) -> Outcome:
+def simulate(load: str, *, seed: int, seconds: int) -> Outcome:
     """The outcome of a load's first seconds."""
     trace = generate(load, seed=seed, seconds=seconds)
     catalog = month_catalog(BOTH)
     prices = purchases.on_demand_prices(catalog)
 
-    def spans_of(rule: TenonRule, capacity_types: tuple[str, ...] = BOTH) -> tuple[Sequence[NodeSpan], int]:
-        played = PlayedCluster(trace, month_catalog(capacity_types), rule, seed=seed, seconds=seconds).play()
-        return played.spans, played.moved
+    def spans_of(rules: TenonRules, capacity_types: tuple[str, ...] = BOTH) -> tuple[Sequence[NodeSpan], int]:
+        record = SimulatedCluster(trace, month_catalog(capacity_types), rules, seed=seed, seconds=seconds).run()
+        return record.spans, record.moved
 
-    uncommitted, _ = spans_of(TenonRule(interval=INTERVAL), (ON_DEMAND,))
-    usage = simulated_fleet.dollars(uncommitted, simulated_fleet.list_price(catalog))
+    uncommitted, _ = spans_of(TenonRules(interval=INTERVAL), (ON_DEMAND,))
+    usage = bill.dollars(uncommitted, bill.list_price(catalog))
     commitments = purchases.commitments_for(uncommitted, prices, share=SHARE, seconds=seconds)
-    spans, moved = spans_of(TenonRule(sets=SETS, interval=INTERVAL, commitments=commitments))
-    unaware, _ = spans_of(TenonRule(sets=SETS, interval=INTERVAL))
+    spans, moved = spans_of(TenonRules(sets=SETS, interval=INTERVAL, commitments=commitments))
+    unaware, _ = spans_of(TenonRules(sets=SETS, interval=INTERVAL))
     on_demand = on_demand_bill(commitments, prices)
     fees = on_demand({}).committed * seconds / HOUR
     program = CapacityProgram(catalog, commitments)
@@ -189,9 +188,9 @@ def play(load: str, *, seed: int, seconds: int) -> Outcome:
         usage=usage,
         committed_share=purchases.worth(commitments, prices) * seconds / HOUR / usage,
         fees=fees,
-        unused=simulated_fleet.dollars(spans, lambda running: on_demand(running).unused),
-        dollars=simulated_fleet.dollars(spans, total),
-        unaware_dollars=simulated_fleet.dollars(unaware, total),
+        unused=bill.dollars(spans, lambda running: on_demand(running).unused),
+        dollars=bill.dollars(spans, total),
+        unaware_dollars=bill.dollars(unaware, total),
         capacity_bound=fees + capacity_bound(spans, program, catalog),
         requests_bound=fees + requests_bound(trace, program, seconds=seconds),
         moved=moved,
@@ -202,7 +201,7 @@ def measure(loads: Sequence[str], seconds: int) -> Iterator[Outcome]:
     """The outcome of each load, in two processes."""
     month_catalog(BOTH)  # fetched and cached before there are several processes
     with ProcessPoolExecutor(WORKERS) as pool:
-        running = [pool.submit(play, load, seed=SEED, seconds=seconds) for load in loads]
+        running = [pool.submit(simulate, load, seed=SEED, seconds=seconds) for load in loads]
         for future in running:
             yield future.result()
 
@@ -264,11 +263,11 @@ def _ratio(outcome: Outcome, optimum: float) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Play the loads."""
+    """Simulate the loads."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.month.committed", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--days", type=float, default=DAYS, help="how many days are played")
+    parser.add_argument("--days", type=float, default=DAYS, help="how many days are simulated")
     parser.add_argument("--loads", nargs="+", choices=LOADS, default=list(LOADS))
     parser.add_argument("--save", action="store_true", help=f"save the outcomes into bench/month/{RESULTS.name}")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""A rival with Karpenter's rules: first fit, and consolidation that replaces nodes whenever that is cheaper.
+"""Karpenter's rules: first fit, and consolidation that replaces nodes whenever that is cheaper.
 
 Scheduling (docs/facts/karpenter.md, section 3): pod by pod, the most cpu first, then the most memory; on existing
 nodes, on the new nodes of the same decision with the fewest pods first, or on a further one. A new node keeps all
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.month.catalog import BUDGET, CONSOLIDATE_AFTER, POOLS, RESOURCES, ZONES
-from bench.month.simulated_fleet import Command, Launch, Placement
+from bench.month.simulated_objects import Command, Launch, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from bench.month.catalog import Catalog, Offerings
-    from bench.month.simulated_cluster import PlayedCluster
-    from bench.month.simulated_fleet import PlayedNode, PlayedPod
+    from bench.month.simulated_cluster import SimulatedCluster
+    from bench.month.simulated_objects import SimulatedNode, SimulatedPod
 
 MAX_CANDIDATES = 100
 MIN_SPOT_TYPES = 15
@@ -50,7 +50,7 @@ class NewNode:
     used: NDArray[np.int64]
     types: NDArray[np.bool_]
     zones: NDArray[np.bool_]
-    pods: list[PlayedPod] = field(default_factory=list)
+    pods: list[SimulatedPod] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class FirstFit:
 
 
 def first_fit(
-    pods: Iterable[PlayedPod],
+    pods: Iterable[SimulatedPod],
     *,
     catalog: Catalog,
     rows: NDArray[np.int64],
-    cluster: PlayedCluster,
+    cluster: SimulatedCluster,
     counts: Mapping[str, NDArray[np.int64]],
 ) -> FirstFit:
     """Place the pods on the nodes in these rows of the cluster, in this order, and on new ones.
@@ -81,7 +81,7 @@ def first_fit(
     new: list[NewNode] = []
     unscheduled: list[str] = []
     for pod in sorted(pods, key=lambda p: (-p.trace.cpu, -p.trace.memory, p.trace.created, p.trace.name)):
-        allowed = _allowed_zones(pod, spread)
+        allowed = pod.allowed_zones(spread)
         fits = (pools == POOLS.index(pod.pool)) & (free >= pod.size).all(1) & allowed[zones]
         if fits.any():
             i = int(fits.argmax())
@@ -95,21 +95,13 @@ def first_fit(
     return FirstFit(existing, new, unscheduled)
 
 
-def _allowed_zones(pod: PlayedPod, spread: Mapping[str, NDArray[np.int64]]) -> NDArray[np.bool_]:
-    counts = spread.get(pod.trace.workload) if pod.trace.zone_spread else None
-    if counts is None:
-        return np.ones(len(ZONES), np.bool_)
-    allowed: NDArray[np.bool_] = counts + 1 - counts.min() <= pod.trace.zone_spread
-    return allowed
-
-
-def _count(pod: PlayedPod, spread: dict[str, NDArray[np.int64]], zone: int) -> None:
+def _count(pod: SimulatedPod, spread: dict[str, NDArray[np.int64]], zone: int) -> None:
     if pod.trace.zone_spread:
         spread.setdefault(pod.trace.workload, np.zeros(len(ZONES), np.int64))[zone] += 1
 
 
 def _on_new_node(
-    pod: PlayedPod,
+    pod: SimulatedPod,
     new: list[NewNode],
     catalog: Catalog,
     allowed: NDArray[np.bool_],
@@ -132,7 +124,7 @@ def _on_new_node(
 
 def _add(
     node: NewNode,
-    pod: PlayedPod,
+    pod: SimulatedPod,
     free: NDArray[np.int64],
     allowed: NDArray[np.bool_],
     spread: dict[str, NDArray[np.int64]],
@@ -167,8 +159,8 @@ def cheapest(node: NewNode, offerings: Offerings) -> tuple[Launch, float]:
     return launch, float(price[type_, zone, capacity])
 
 
-class KarpenterRule:
-    """The rival's decisions over one month."""
+class KarpenterRules:
+    """Karpenter's decisions over one month."""
 
     is_concurrent = True
     interval = 300
@@ -177,7 +169,7 @@ class KarpenterRule:
         self._nothing_at: tuple[int, int] | None = None
         """Time and version of the cluster in which there was nothing to save."""
 
-    def place(self, cluster: PlayedCluster, pods: Sequence[PlayedPod]) -> Placement:
+    def place(self, cluster: SimulatedCluster, pods: Sequence[SimulatedPod]) -> Placement:
         """First fit over nodes that are booting and new ones: kube-scheduler has tried those that are ready."""
         nodes = (n for n in cluster.nodes.values() if not n.is_ready and not n.is_reserved)
         rows = np.array([n.row for n in nodes], np.int64)
@@ -186,17 +178,17 @@ class KarpenterRule:
         names = {n.row: n.name for n in cluster.nodes.values()}
         return Placement({pod: names[row] for pod, row in plan.existing.items()}, launches)
 
-    def empty_nodes(self, cluster: PlayedCluster) -> Sequence[str]:
+    def empty_nodes(self, cluster: SimulatedCluster) -> Sequence[str]:
         """Nodes that are empty for consolidateAfter, within budgets."""
         empty = [n for n in _candidates(cluster) if not n.pods]
         return [n.name for n in _within_budgets(cluster, empty)]
 
-    def avoided(self, cluster: PlayedCluster) -> Sequence[PlayedNode]:
+    def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
         """None: Karpenter has no soft taints."""
         del cluster
         return ()
 
-    def consolidate(self, cluster: PlayedCluster) -> Command | None:
+    def consolidate(self, cluster: SimulatedCluster) -> Command | None:
         """Several nodes for at most one, else a single one."""
         if self._nothing_at is not None:
             since, version = self._nothing_at
@@ -207,7 +199,7 @@ class KarpenterRule:
         self._nothing_at = (cluster.now, cluster.version) if command is None else None
         return command
 
-    def validated(self, cluster: PlayedCluster, command: Command) -> Command | None:
+    def validated(self, cluster: SimulatedCluster, command: Command) -> Command | None:
         """The command by another simulation; None where a node is no candidate any more, or nothing is saved."""
         current = {n.name: n for n in _candidates(cluster)}
         if not all(name in current for name in command.nodes):
@@ -219,7 +211,7 @@ class KarpenterRule:
         return again if again is not None and len(again.launches) <= len(command.launches) else None
 
 
-def _candidates(cluster: PlayedCluster) -> list[PlayedNode]:
+def _candidates(cluster: SimulatedCluster) -> list[SimulatedNode]:
     """The nodes that may be disrupted: ready for a while, and consolidateAfter after the last pod came or went."""
     return [
         n
@@ -228,13 +220,13 @@ def _candidates(cluster: PlayedCluster) -> list[PlayedNode]:
     ]
 
 
-def _disruption_cost(node: PlayedNode) -> tuple[float, str]:
+def _disruption_cost(node: SimulatedNode) -> tuple[float, str]:
     """The eviction cost of the pods: each 1, more with its priority. Nodes don't expire, so age doesn't count."""
     cost = sum(min(max(1 + p.trace.priority / 2**25, -10.0), 10.0) for p in node.pods.values())
     return cost, node.name
 
 
-def _within_budgets(cluster: PlayedCluster, nodes: Iterable[PlayedNode]) -> list[PlayedNode]:
+def _within_budgets(cluster: SimulatedCluster, nodes: Iterable[SimulatedNode]) -> list[SimulatedNode]:
     """The first of these nodes that each NodePool's budget allows now."""
     left = {}
     for pool in POOLS:
@@ -248,7 +240,7 @@ def _within_budgets(cluster: PlayedCluster, nodes: Iterable[PlayedNode]) -> list
     return chosen
 
 
-def _several(cluster: PlayedCluster, candidates: Sequence[PlayedNode]) -> Command | None:
+def _several(cluster: SimulatedCluster, candidates: Sequence[SimulatedNode]) -> Command | None:
     """The largest prefix of the candidates that is consolidated at once, by binary search."""
     allowed = _within_budgets(cluster, candidates)[:MAX_CANDIDATES]
     low, high = 1, len(allowed) - 1
@@ -263,7 +255,7 @@ def _several(cluster: PlayedCluster, candidates: Sequence[PlayedNode]) -> Comman
     return best
 
 
-def _single(cluster: PlayedCluster, candidates: Sequence[PlayedNode]) -> Command | None:
+def _single(cluster: SimulatedCluster, candidates: Sequence[SimulatedNode]) -> Command | None:
     """The first candidate that is consolidated alone; budgets hold for each NodePool."""
     for node in candidates:
         if _within_budgets(cluster, [node]):
@@ -273,7 +265,7 @@ def _single(cluster: PlayedCluster, candidates: Sequence[PlayedNode]) -> Command
     return None
 
 
-def evaluate(cluster: PlayedCluster, nodes: Sequence[PlayedNode]) -> Command | None:
+def evaluate(cluster: SimulatedCluster, nodes: Sequence[SimulatedNode]) -> Command | None:
     """The command that removes the nodes; None where their pods need more than one new node, or nothing is saved."""
     names = tuple(n.name for n in nodes)
     rows = _rows_without(cluster, set(names))
@@ -293,13 +285,13 @@ def evaluate(cluster: PlayedCluster, nodes: Sequence[PlayedNode]) -> Command | N
     return Command(names, (cheapest(new, offerings)[0],))
 
 
-def _rows_without(cluster: PlayedCluster, removed: set[str]) -> NDArray[np.int64]:
+def _rows_without(cluster: SimulatedCluster, removed: set[str]) -> NDArray[np.int64]:
     """The rows of the nodes that can take pods, by name, without those of these names."""
     nodes = (n for _, n in sorted(cluster.nodes.items()) if n.is_ready and not n.is_leaving and not n.is_reserved)
     return np.array([n.row for n in nodes if n.name not in removed], np.int64)
 
 
-def _counts_without(cluster: PlayedCluster, nodes: Iterable[PlayedNode]) -> dict[str, NDArray[np.int64]]:
+def _counts_without(cluster: SimulatedCluster, nodes: Iterable[SimulatedNode]) -> dict[str, NDArray[np.int64]]:
     """Pods by zone of workloads with zone_spread, without those on these nodes."""
     counts = {workload: c.copy() for workload, c in cluster.zone_counts.items()}
     for node in nodes:
@@ -309,7 +301,7 @@ def _counts_without(cluster: PlayedCluster, nodes: Iterable[PlayedNode]) -> dict
     return counts
 
 
-def _keep_cheaper(new: NewNode, nodes: Sequence[PlayedNode], offerings: Offerings) -> bool:
+def _keep_cheaper(new: NewNode, nodes: Sequence[SimulatedNode], offerings: Offerings) -> bool:
     """Keep the new node's types that cost less than the nodes whatever is launched; whether any are left.
 
     Spot is launched where it is offered. Source: Karpenter's pkg/controllers/disruption/consolidation.go.
@@ -329,7 +321,7 @@ def _keep_cheaper(new: NewNode, nodes: Sequence[PlayedNode], offerings: Offering
     return bool(new.types.any())
 
 
-def _exclude_same_types(new: NewNode, nodes: Sequence[PlayedNode], offerings: Offerings) -> None:
+def _exclude_same_types(new: NewNode, nodes: Sequence[SimulatedNode], offerings: Offerings) -> None:
     """Without types that cost as much as a removed node's type that the new node could have too."""
     prices: dict[str, float] = {}
     for node in nodes:

@@ -214,7 +214,7 @@ class _Deployment:
         self._running += [(f"{self._name}-{next(self._serial)}", now, self._revision) for _ in range(pods)]
 
     def _delete(self, pods: int, now: int) -> Iterator[TracePod]:
-        """Delete that many pods, the oldest revision first; of it, random ones."""
+        """Delete ``pods`` pods, the oldest revision first; of it, random ones."""
         for _ in range(pods):
             oldest = min(revision for _, _, revision in self._running)
             rows = [i for i, (_, _, revision) in enumerate(self._running) if revision == oldest]

@@ -1,7 +1,7 @@
 """Pods over time as CSV: what a cluster had to run, second by second.
 
 The columns ``name``, ``cpu_milli``, ``memory_mib``, ``num_gpu``, ``creation_time`` and ``deletion_time`` are those of
-the pod lists of Alibaba's cluster-trace-gpu-v2023 (``openb_pod_list_*.csv``), which can be played as they are. Times
+the pod lists of Alibaba's cluster-trace-gpu-v2023 (``openb_pod_list_*.csv``), which can be replayed as they are. Times
 are seconds since the trace's start. ``priority``, ``workload`` (``Deployment/NAME/REVISION`` or ``Job/NAME``) and
 ``zone_spread`` (maxSkew over zones) may be left out, and so may be their values. All other columns are ignored.
 """

@@ -46,12 +46,12 @@
       const dollars = (v) => "$" + v.toFixed(2);
       chart("cost-" + i, hours, [
         { label: "lower bound", values: month.bound, color: "bound", dash: [5, 4] },
-        { label: "greedy", values: month.greedy.cost, color: "pending" },
-        { label: "tenon", values: month.tenon.cost, color: "cost" },
+        { label: "Karpenter's rules", values: month.karpenter.cost, color: "pending" },
+        { label: "Tenon", values: month.tenon.cost, color: "cost" },
       ], dollars);
       chart("nodes-" + i, hours, [
-        { label: "greedy", values: month.greedy.nodes, color: "pending" },
-        { label: "tenon", values: month.tenon.nodes, color: "cost" },
+        { label: "Karpenter's rules", values: month.karpenter.nodes, color: "pending" },
+        { label: "Tenon", values: month.tenon.nodes, color: "cost" },
       ], (v) => String(Math.round(v)));
     });
   }

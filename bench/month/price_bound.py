@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 STEP = 300
 _WAIT = 120
-_SECONDS_AN_HOUR = 3600
 
 
 def lower_bound(trace: Trace, catalog: Catalog, *, seconds: int) -> list[float]:
@@ -33,7 +32,7 @@ def lower_bound(trace: Trace, catalog: Catalog, *, seconds: int) -> list[float]:
 
 
 def needs(trace: Trace, *, seconds: int, step: int = STEP) -> NDArray[np.float64]:
-    """The summed requests of the pods that surely have a node, by pool, step (of that many seconds) and resource."""
+    """The summed requests of the pods that surely have a node, by pool, step (of ``step`` seconds) and resource."""
     steps = seconds // step
     change = np.zeros((len(POOLS), steps + 1, len(RESOURCES)))
     for pod in trace.pods:
@@ -54,8 +53,3 @@ def _rates(need: NDArray[np.float64], catalog: Catalog, pool: str) -> list[float
     if not resources.any():
         return [0.0] * len(need)
     return [covering(capacity[:, resources], price, row[resources]) if row.any() else 0.0 for row in need]
-
-
-def dollars(rates: list[float]) -> float:
-    """USD of all steps."""
-    return sum(rates) * STEP / _SECONDS_AN_HOUR

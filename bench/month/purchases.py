@@ -20,11 +20,12 @@ from shared.commitments.commitment import Commitments, ReservedInstances, Saving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from bench.month.bill import NodeSpan
     from bench.month.catalog import Catalog
-    from bench.month.simulated_fleet import NodeSpan
 
 RESERVED_DISCOUNT, FAMILY_DISCOUNT, COMPUTE_DISCOUNT = 0.37, 0.37, 0.27
 """Off the on-demand price, for a year without upfront payment. Source: the comparison on
@@ -57,40 +58,38 @@ def commitments_for(
     worth = share * float(sum(u.mean() for u in usage.values()))
     low = {family: float(np.percentile(u, _LOW)) for family, u in usage.items()}
     reserved_family, plan_family = sorted(low, key=lambda f: (-low[f], f))[:2]
-    reserved_type = f"{reserved_family}.{_RESERVED_SIZE}"
-    count = int(min(FAMILY_SHARE * worth, low[reserved_family]) / prices[reserved_type])
-    for_plan = min(FAMILY_SHARE * worth, low[plan_family])
-    for_compute = worth - count * prices[reserved_type] - for_plan
     ends = START + timedelta(seconds=seconds) + _YEAR
-    of_family = {t: p * (1 - FAMILY_DISCOUNT) for t, p in prices.items() if family_of(t) == plan_family}
-    return Commitments(
-        fetched_at=START,
-        reserved=(
-            ReservedInstances(
-                id="reserved",
-                instance_type=reserved_type,
-                count=count,
-                hourly=prices[reserved_type] * (1 - RESERVED_DISCOUNT),
-                ends=ends,
-            ),
-        ),
-        plans=(
-            SavingsPlan(
-                id="compute",
-                kind="Compute",
-                commitment=for_compute * (1 - COMPUTE_DISCOUNT),
-                rates={t: p * (1 - COMPUTE_DISCOUNT) for t, p in prices.items()},
-                ends=ends,
-            ),
-            SavingsPlan(
-                id="family",
-                kind="EC2Instance",
-                family=plan_family,
-                commitment=for_plan * (1 - FAMILY_DISCOUNT),
-                rates=of_family,
-                ends=ends,
-            ),
-        ),
+    reserved = _reserved(prices, reserved_family, min(FAMILY_SHARE * worth, low[reserved_family]), ends)
+    for_family = min(FAMILY_SHARE * worth, low[plan_family])
+    for_all = worth - reserved.count * prices[reserved.instance_type] - for_family
+    of_family = {t: p for t, p in prices.items() if family_of(t) == plan_family}
+    compute = SavingsPlan(
+        id="compute",
+        kind="Compute",
+        commitment=for_all * (1 - COMPUTE_DISCOUNT),
+        rates={t: p * (1 - COMPUTE_DISCOUNT) for t, p in prices.items()},
+        ends=ends,
+    )
+    family = SavingsPlan(
+        id="family",
+        kind="EC2Instance",
+        family=plan_family,
+        commitment=for_family * (1 - FAMILY_DISCOUNT),
+        rates={t: p * (1 - FAMILY_DISCOUNT) for t, p in of_family.items()},
+        ends=ends,
+    )
+    return Commitments(fetched_at=START, reserved=(reserved,), plans=(compute, family))
+
+
+def _reserved(prices: Mapping[str, float], family: str, worth: float, ends: datetime) -> ReservedInstances:
+    """Instances of one size of the family, worth at most ``worth`` USD per hour."""
+    instance_type = f"{family}.{_RESERVED_SIZE}"
+    return ReservedInstances(
+        id="reserved",
+        instance_type=instance_type,
+        count=int(worth / prices[instance_type]),
+        hourly=prices[instance_type] * (1 - RESERVED_DISCOUNT),
+        ends=ends,
     )
 
 

@@ -1,10 +1,10 @@
-"""A cluster that plays a trace of pods, second by second, under a rule that launches, moves and removes nodes.
+"""Simulates a cluster with the pods of a trace, second by second, under rules that launch, move and remove nodes.
 
 kube-scheduler binds a pod to the least allocated node that has room, if possible to one without a soft taint. A pod
-without a node waits for the rule's next decision, two seconds later, and then for the boot of the node. The rule looks
-for empty nodes each minute, and sets soft taints. It consolidates at its own interval, and again as soon as a command
-is started or carried out. Commands are validated after 15 s. Replacements are ready before their nodes are drained. All
-rules have the same boots.
+without a node waits for the next decision, two seconds later, and then for the boot of the node. Each minute the rules
+say which nodes are empty and which get soft taints. They consolidate at their own interval, and again as soon as a
+command is started or carried out. Commands are validated after 15 s. Replacements are ready before their nodes are
+drained. All rules have the same boots.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from bench.month.bill import NodeSpan
 from bench.month.catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, ZONES, size_of
-from bench.month.simulated_fleet import NodeSpan, Played, PlayedNode, PlayedPod
+from bench.month.simulated_objects import Record, SimulatedNode, SimulatedPod
 from local.kubelets.behavior import Timing
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from bench.month.catalog import Catalog
     from bench.month.load_trace import Trace, TracePod
-    from bench.month.simulated_fleet import Command, Launch, Placement
+    from bench.month.simulated_objects import Command, Launch, Placement
 
 BATCH, LAUNCH, VALIDATION, QUEUE, TERMINATION = 2, 2, 15, 5, 5
 """Seconds: from a pod's arrival to the decision (a batch ends after one idle second), of CreateFleet, from a command to
@@ -39,8 +40,8 @@ _MAX_NODES = 1024
 _TIMING = Timing()
 
 
-class Rule(Protocol):
-    """Who decides. ``is_concurrent``: consolidation continues while commands are in progress.
+class Rules(Protocol):
+    """What decides. ``is_concurrent``: consolidation continues while commands are in progress.
 
     ``interval`` is that between consolidations where none is in progress, in seconds.
     """
@@ -48,23 +49,23 @@ class Rule(Protocol):
     is_concurrent: bool
     interval: int
 
-    def place(self, cluster: PlayedCluster, pods: Sequence[PlayedPod]) -> Placement:
+    def place(self, cluster: SimulatedCluster, pods: Sequence[SimulatedPod]) -> Placement:
         """Where these pods go, which fit on no node that is ready."""
         ...
 
-    def empty_nodes(self, cluster: PlayedCluster) -> Sequence[str]:
+    def empty_nodes(self, cluster: SimulatedCluster) -> Sequence[str]:
         """The empty nodes to delete now."""
         ...
 
-    def avoided(self, cluster: PlayedCluster) -> Sequence[PlayedNode]:
+    def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
         """The nodes that have a soft taint from now on."""
         ...
 
-    def consolidate(self, cluster: PlayedCluster) -> Command | None:
+    def consolidate(self, cluster: SimulatedCluster) -> Command | None:
         """The next command; None while there is none."""
         ...
 
-    def validated(self, cluster: PlayedCluster, command: Command) -> Command | None:
+    def validated(self, cluster: SimulatedCluster, command: Command) -> Command | None:
         """The command as it is still valid; None when it isn't."""
         ...
 
@@ -77,22 +78,22 @@ class _ActiveCommand:
     """The replacement by pod."""
 
 
-class PlayedCluster:
-    """One trace under one rule; ``seed`` draws boots."""
+class SimulatedCluster:
+    """One trace under the rules; ``seed`` draws boots."""
 
-    def __init__(self, trace: Trace, catalog: Catalog, rule: Rule, *, seed: int, seconds: int) -> None:
+    def __init__(self, trace: Trace, catalog: Catalog, rules: Rules, *, seed: int, seconds: int) -> None:
         self.catalog = catalog
         self.now = 0
-        self.nodes: dict[str, PlayedNode] = {}
-        self.pods: dict[str, PlayedPod] = {}
-        self.pending: dict[str, PlayedPod] = {}
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.pods: dict[str, SimulatedPod] = {}
+        self.pending: dict[str, SimulatedPod] = {}
         self.free = np.zeros((_MAX_NODES, len(RESOURCES)), np.int64)
         self.version = 0
         """Changes with every change of pods and nodes."""
         self.zone_counts: dict[str, NDArray[np.int64]] = {}
         """Pods by zone, of each workload with zone_spread."""
-        self.played = Played()
-        self._rule = rule
+        self.record = Record()
+        self._rules = rules
         self._seed, self._end = seed, seconds
         self.capacity = np.ones((_MAX_NODES, len(RESOURCES)), np.int64)
         self._bindable = np.zeros(_MAX_NODES, np.int8)
@@ -101,7 +102,7 @@ class PlayedCluster:
         self.pool_indexes = np.zeros(_MAX_NODES, np.int64)
         self.is_tainted = np.zeros(_MAX_NODES, np.bool_)
         """The rows with a soft taint."""
-        self._row_nodes: dict[int, PlayedNode] = {}
+        self._row_nodes: dict[int, SimulatedNode] = {}
         self._rows = list(range(_MAX_NODES - 1, -1, -1))
         self._top = 0
         self._serial, self._order = count(), count()
@@ -111,21 +112,21 @@ class PlayedCluster:
         self._is_deciding = False
         self._trace = trace
 
-    def play(self) -> Played:
-        """Play the whole trace."""
+    def run(self) -> Record:
+        """Simulate the whole trace."""
         for pod in self._trace.pods:
             if pod.created < self._end:
                 self._at(pod.created, lambda pod=pod: self._create(pod))  # type: ignore[misc]  # bound in the loop
                 self._at(pod.deleted, lambda pod=pod: self._delete(pod))  # type: ignore[misc]
         self._at(EMPTY_INTERVAL, self._sweep)
-        self._at(self._rule.interval, self._consolidate_regularly)
+        self._at(self._rules.interval, self._consolidate_regularly)
         while self._events and self._events[0][0] < self._end:
             self.now, _, event = heapq.heappop(self._events)
             event()
         self.now = self._end
         for node in self.nodes.values():
             self._bill(node, self._end)
-        return self.played
+        return self.record
 
     def _at(self, time: int, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (time, next(self._order), event))
@@ -135,7 +136,7 @@ class PlayedCluster:
     def _create(self, trace: TracePod) -> None:
         pool = GPU_POOL if trace.gpus else DEFAULT_POOL
         size = np.array(size_of(trace.cpu, trace.memory, trace.gpus), np.int64)
-        pod = PlayedPod(trace, size, pool, self.now)
+        pod = SimulatedPod(trace, size, pool, self.now)
         self.pods[trace.name] = pod
         self._bind_or_wait(pod)
 
@@ -146,7 +147,7 @@ class PlayedCluster:
             self._unassign(pod)
         self.version += 1
 
-    def _bind_or_wait(self, pod: PlayedPod) -> None:
+    def _bind_or_wait(self, pod: SimulatedPod) -> None:
         self.version += 1
         row = self._best_row(pod)
         if row is not None:
@@ -158,7 +159,7 @@ class PlayedCluster:
             self._has_batch = True
             self._at(self.now + BATCH, self._decide)
 
-    def _best_row(self, pod: PlayedPod) -> int | None:
+    def _best_row(self, pod: SimulatedPod) -> int | None:
         """The least allocated node with room, by cpu and memory, as kube-scheduler scores nodes.
 
         The weights of its plugins put every node without a soft taint before those with one.
@@ -166,7 +167,7 @@ class PlayedCluster:
         top = self._top
         fits = (self._bindable[:top] == POOLS.index(pod.pool) + 1) & (self.free[:top] >= pod.size).all(1)
         if pod.trace.zone_spread:
-            fits &= self.allowed_zones(pod.trace)[self.zone_indexes[:top]]
+            fits &= pod.allowed_zones(self.zone_counts)[self.zone_indexes[:top]]
         rows = np.flatnonzero(fits & ~self.is_tainted[:top])
         if not len(rows):
             rows = np.flatnonzero(fits)
@@ -175,15 +176,7 @@ class PlayedCluster:
         left = (self.free[rows, :2] - pod.size[:2]) / self.capacity[rows, :2]
         return int(rows[int(left.sum(1).argmax())])
 
-    def allowed_zones(self, trace: TracePod) -> NDArray[np.bool_]:
-        """The zones in which one more pod of the workload keeps maxSkew."""
-        counts = self.zone_counts.get(trace.workload)
-        if counts is None:
-            return np.ones(len(ZONES), np.bool_)
-        allowed: NDArray[np.bool_] = counts + 1 - counts.min() <= trace.zone_spread
-        return allowed
-
-    def _assign(self, pod: PlayedPod, row: int) -> None:
+    def _assign(self, pod: SimulatedPod, row: int) -> None:
         node = self._row_nodes[row]
         node.pods[pod.trace.name] = pod
         node.empty_since = None
@@ -192,7 +185,7 @@ class PlayedCluster:
         self.free[row] -= pod.size
         self._count_zone(pod, node, 1)
 
-    def _unassign(self, pod: PlayedPod) -> None:
+    def _unassign(self, pod: SimulatedPod) -> None:
         node = self.nodes[pod.node]
         del node.pods[pod.trace.name]
         node.last_pod_event = self.now
@@ -202,13 +195,13 @@ class PlayedCluster:
         self._count_zone(pod, node, -1)
         pod.node = ""
 
-    def _count_zone(self, pod: PlayedPod, node: PlayedNode, change: int) -> None:
+    def _count_zone(self, pod: SimulatedPod, node: SimulatedNode, change: int) -> None:
         if pod.trace.zone_spread:
             counts = self.zone_counts.setdefault(pod.trace.workload, np.zeros(len(ZONES), np.int64))
             counts[ZONES.index(node.zone)] += change
 
-    def _note_wait(self, pod: PlayedPod) -> None:
-        waits = self.played.moved_waits if pod.is_moved else self.played.waits
+    def _note_wait(self, pod: SimulatedPod) -> None:
+        waits = self.record.moved_waits if pod.is_moved else self.record.waits
         waits.append(self.now - pod.since)
         pod.since = self.now
 
@@ -218,14 +211,14 @@ class PlayedCluster:
         self._bind_pending()
         if not self.pending:
             return
-        placement = self._rule.place(self, list(self.pending.values()))
+        placement = self._rules.place(self, list(self.pending.values()))
         for name, node in placement.existing.items():
             self._assign(self.pending.pop(name), self.nodes[node].row)
         for launch in placement.launches:
             node_ = self._launch(launch, is_replacement=False)
             for name in launch.pods:
                 self._assign(self.pending.pop(name), node_.row)
-        self.played.unschedulable += len(self.pending)
+        self.record.unschedulable += len(self.pending)
         self.version += 1
 
     def _bind_pending(self) -> None:
@@ -238,10 +231,10 @@ class PlayedCluster:
 
     # --- nodes ---
 
-    def _launch(self, launch: Launch, *, is_replacement: bool) -> PlayedNode:
+    def _launch(self, launch: Launch, *, is_replacement: bool) -> SimulatedNode:
         offerings = self.catalog.offerings[launch.pool]
         serial, row = next(self._serial), self._rows.pop()
-        node = PlayedNode(
+        node = SimulatedNode(
             name=f"n{serial:06d}",
             row=row,
             instance_type=launch.instance_type,
@@ -266,7 +259,7 @@ class PlayedCluster:
         self.version += 1
         return node
 
-    def _initialize(self, node: PlayedNode) -> None:
+    def _initialize(self, node: SimulatedNode) -> None:
         node.is_ready, node.initialized = True, self.now
         node.last_pod_event = self.now
         node.empty_since = None if node.pods or node.is_reserved else self.now
@@ -276,27 +269,27 @@ class PlayedCluster:
         self._update_bindable(node)
         self._bind_pending()
 
-    def _update_bindable(self, node: PlayedNode) -> None:
+    def _update_bindable(self, node: SimulatedNode) -> None:
         takes_pods = node.is_ready and not node.is_leaving and not node.is_reserved
         self._bindable[node.row] = POOLS.index(node.pool) + 1 if takes_pods else 0
 
-    def _remove(self, node: PlayedNode) -> None:
+    def _remove(self, node: SimulatedNode) -> None:
         """Drain the node: its pods are bound elsewhere or wait."""
         node.is_leaving = True
         self._update_bindable(node)
         self._at(self.now + TERMINATION, lambda: self._terminate(node))
         self.version += 1
 
-    def _terminate(self, node: PlayedNode) -> None:
+    def _terminate(self, node: SimulatedNode) -> None:
         del self.nodes[node.name], self._row_nodes[node.row]
         self._rows.append(node.row)
         self._bill(node, self.now)
         self.version += 1
 
-    def _bill(self, node: PlayedNode, end: int) -> None:
+    def _bill(self, node: SimulatedNode, end: int) -> None:
         if end > node.launched:
             offering = node.instance_type, node.zone, node.capacity_type
-            self.played.spans.append(NodeSpan(*offering, node.launched, end))
+            self.record.spans.append(NodeSpan(*offering, node.launched, end))
 
     # --- disruption ---
 
@@ -306,19 +299,19 @@ class PlayedCluster:
             self._has_batch = True
             self._at(self.now + BATCH, self._decide)
         if any(n.empty_since is not None and not n.is_leaving and not n.is_reserved for n in self.nodes.values()):
-            for name in self._rule.empty_nodes(self):
+            for name in self._rules.empty_nodes(self):
                 self._remove(self.nodes[name])
         self.is_tainted[:] = False
-        self.is_tainted[[n.row for n in self._rule.avoided(self)]] = True
+        self.is_tainted[[n.row for n in self._rules.avoided(self)]] = True
 
     def _consolidate_regularly(self) -> None:
-        self._at(self.now + self._rule.interval, self._consolidate_regularly)
+        self._at(self.now + self._rules.interval, self._consolidate_regularly)
         self._consolidate()
 
     def _consolidate(self) -> None:
-        if self._is_deciding or (self._active and not self._rule.is_concurrent):
+        if self._is_deciding or (self._active and not self._rules.is_concurrent):
             return
-        command = self._rule.consolidate(self)
+        command = self._rules.consolidate(self)
         if command is not None:
             self._is_deciding = True
             self._at(self.now + VALIDATION, lambda: self._start(command))
@@ -326,11 +319,11 @@ class PlayedCluster:
     def _start(self, command: Command) -> None:
         """Validate the command and start it: the nodes take no more pods, and replacements are launched."""
         self._is_deciding = False
-        valid = self._rule.validated(self, command)
+        valid = self._rules.validated(self, command)
         if valid is None:
-            self.played.invalid += 1
+            self.record.invalid += 1
             return
-        self.played.commands += 1
+        self.record.commands += 1
         for name in valid.nodes:
             self.nodes[name].is_leaving = True
             self._update_bindable(self.nodes[name])
@@ -343,7 +336,7 @@ class PlayedCluster:
         self.version += 1
         self._active.append(_ActiveCommand(valid, tuple(replacements), target))
         self._process(self._active[-1])
-        if self._rule.is_concurrent:
+        if self._rules.is_concurrent:
             self._consolidate()
 
     def _process(self, active: _ActiveCommand) -> None:
@@ -362,13 +355,13 @@ class PlayedCluster:
         self._move(evicted, active.target)
         for name in active.replacements:
             self.nodes[name].empty_since = None if self.nodes[name].pods else self.now
-        if not self._rule.is_concurrent:
+        if not self._rules.is_concurrent:
             self._at(self.now + QUEUE, self._consolidate)
 
-    def _move(self, evicted: Iterable[PlayedPod], target: Mapping[str, str]) -> None:
+    def _move(self, evicted: Iterable[SimulatedPod], target: Mapping[str, str]) -> None:
         """Evict the pods: those with a replacement start there, the others where kube-scheduler binds them."""
         pods = list(evicted)
-        self.played.moved += len(pods)
+        self.record.moved += len(pods)
         for pod in pods:
             self._unassign(pod)
             pod.is_moved, pod.since = True, self.now

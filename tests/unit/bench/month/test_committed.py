@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from bench.month import committed, price_bound, purchases, simulated_fleet
+from bench.month import bill, committed, price_bound, purchases
 from bench.month.capacity_program import CapacityProgram
 from bench.month.catalog import DEFAULT_POOL, RESOURCES, START, ZONES, Catalog, Offerings, month_catalog
 from bench.month.load_generator import HOUR
-from bench.month.simulated_cluster import PlayedCluster
-from bench.month.tenon_rules import TenonRule
+from bench.month.simulated_cluster import SimulatedCluster
+from bench.month.tenon_rules import TenonRules
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 from shared.instance_types.instance_type import InstanceType, Offering
 
@@ -133,24 +133,24 @@ def test_commitments_are_worth_their_share_of_the_usage_and_used_before_spot() -
     both, seconds = month_catalog(committed.BOTH), SECONDS
     prices = purchases.on_demand_prices(both)
     trace = committed.generate("services", seed=1, seconds=seconds)
-    uncommitted = PlayedCluster(trace, month_catalog((ON_DEMAND,)), TenonRule(), seed=1, seconds=seconds).play()
+    uncommitted = SimulatedCluster(trace, month_catalog((ON_DEMAND,)), TenonRules(), seed=1, seconds=seconds).run()
     commitments = purchases.commitments_for(uncommitted.spans, prices, share=0.4, seconds=seconds)
-    usage = simulated_fleet.dollars(uncommitted.spans, simulated_fleet.list_price(both))
+    usage = bill.dollars(uncommitted.spans, bill.list_price(both))
     assert purchases.worth(commitments, prices) * seconds / HOUR == pytest.approx(0.4 * usage, rel=0.01)
     assert {p.kind for p in commitments.plans} == {"Compute", "EC2Instance"}
     assert commitments.reserved[0].count > 0
 
-    rule = TenonRule(commitments=commitments)
-    spans = PlayedCluster(trace, both, rule, seed=1, seconds=seconds).play().spans
+    rules = TenonRules(commitments=commitments)
+    spans = SimulatedCluster(trace, both, rules, seed=1, seconds=seconds).run().spans
     assert {s.capacity_type for s in spans} == {SPOT, ON_DEMAND}
     on_demand = committed.on_demand_bill(commitments, prices)
     fees = on_demand({}).committed * seconds / HOUR
-    assert simulated_fleet.dollars(spans, lambda running: on_demand(running).unused) < 0.1 * fees
+    assert bill.dollars(spans, lambda running: on_demand(running).unused) < 0.1 * fees
 
     program, total = CapacityProgram(both, commitments), committed.rate(commitments, both)
     fee = on_demand({}).committed
     steps = dict(enumerate(price_bound.needs(trace, seconds=seconds).transpose(1, 0, 2)))
-    for (start, running), (end, _) in pairwise(simulated_fleet.changes(spans)):
+    for (start, running), (end, _) in pairwise(bill.changes(spans)):
         optimum = fee + program.least_rate(committed.capacity(both, running))
         assert optimum <= total(running) + 1e-6
         for step in range(-(-start // price_bound.STEP), end // price_bound.STEP):
@@ -172,7 +172,7 @@ def test_pods_of_the_load_of_whole_nodes_fill_a_node_of_the_largest_size_each() 
 
 def test_an_outcome_is_saved_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committed, "RESULTS", tmp_path / "saved.json")
-    outcome = committed.play("batch", seed=1, seconds=SECONDS)
+    outcome = committed.simulate("batch", seed=1, seconds=SECONDS)
     assert outcome.capacity_bound <= outcome.dollars + 1e-6
     assert outcome.requests_bound <= outcome.dollars + 1e-6
     assert outcome.committed_share == pytest.approx(0.4, abs=0.01)
