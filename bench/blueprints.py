@@ -1,9 +1,9 @@
-"""Applies manifests of others in a local cluster: do all pods run, is anything bought for nothing?
+"""Applies manifests of others to a local cluster: do all pods run, does every node that is bought run one?
 
-Such manifests are aws-samples' karpenter-blueprints. ``python -m bench.blueprints FOLDER`` plays each directory below
-the folder that has manifests by itself, next to a NodePool and an EC2NodeClass called default, which blueprints expect.
-Files and directories of EKS Auto Mode are left out. Placeholders (``<<CLUSTER_NAME>>``) and pinned AMI releases are
-filled in. A directory fails if a pod is pending after fifteen minutes, or if a node was bought that ran no pod.
+Such manifests are aws-samples' karpenter-blueprints. ``python -m bench.blueprints FOLDER`` applies each directory
+below the folder that has manifests by itself, with a NodePool and an EC2NodeClass called default, which blueprints
+expect. Files and directories of EKS Auto Mode are left out. Placeholders (``<<CLUSTER_NAME>>``) and pinned AMI releases
+are filled in. A directory fails if a pod is pending after fifteen minutes, or if a node was bought that ran no pod.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Observer:
 def directories(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     """The directories below the folder that have manifests, by their relative names, without those of Auto Mode.
 
-    Files that define the same object are variants, of which each is played with the directory's other files.
+    Files that define the same object are variants, of which each is applied with the directory's other files.
     """
     for directory in sorted(path for path in [folder, *folder.rglob("*")] if path.is_dir()):
         files = [f for f in sorted(directory.glob("*.yaml")) if not _AUTO_MODE.search(str(f.relative_to(folder)))]
@@ -115,8 +115,8 @@ def _variants(name: str, files: Sequence[Path]) -> Iterator[tuple[str, list[Path
         yield f"{name}/{variant.stem}", [*(file for file in files if file not in variants), variant]
 
 
-def play(name: str, files: Sequence[Path]) -> Result:
-    """Play the manifests of a directory in a cluster of its own."""
+def measure(name: str, files: Sequence[Path]) -> Result:
+    """Apply the manifests of a directory in a cluster of its own."""
     result = Result(name)
     with World() as world:
         objects = sorted(_objects(files, world), key=_rank)
@@ -207,7 +207,7 @@ def _price(world: World) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 if all pods of all directories run and no node was bought for nothing."""
+    """The exit code: 0 if all pods of all directories run and every node that was bought ran one."""
     if len(arguments) < 1:
         print("usage: python -m bench.blueprints FOLDER [NAME…]", file=sys.stderr)
         return 2
@@ -216,13 +216,13 @@ def main(arguments: Sequence[str]) -> int:
     for name, files in directories(folder):
         if wanted and not wanted & {name, name.partition("/")[0]}:
             continue
-        result = play(name, files)
+        result = measure(name, files)
         failed += not result.ok
         mark = "ok  " if result.ok else "FAIL"
         print(f"{mark} {name}: {result.pods} pods on {result.nodes} nodes, ${result.price:.3f}/h", flush=True)
         for label, entries in (
             ("pending", result.pending),
-            ("bought for nothing", result.unused),
+            ("bought, but runs no pod:", result.unused),
             ("problem:", result.problems),
             ("mended:", result.mended),
         ):

@@ -34,7 +34,7 @@ _TENON = [sys.executable, "-c", "from cli.main import run; run()"]
 
 
 def kubectl_output(cluster: Cluster, *, pod_bytes: int = 0) -> dict[str, Any]:
-    """The output of `kubectl get … -o json`; pods are padded to that many bytes."""
+    """The output of `kubectl get … -o json`; pods are padded to ``pod_bytes``."""
     items: list[dict[str, Any]] = []
     for kind, api_version, objects in (
         ("Node", "v1", cluster.snapshot.nodes),

@@ -42,7 +42,7 @@ def alone(month: Month) -> list[BillItem]:
 
 
 def of_fleet(month: Month, clusters: int = CLUSTERS) -> list[BillItem]:
-    """The bill of one of that many clusters of a fleet, without the relay.
+    """The bill of one of the ``clusters`` of a fleet, without the relay.
 
     Raises:
         KeyError: the bill has no item of that name any more.

@@ -1,10 +1,9 @@
-"""Scale-in: dollars and moved pods after most of the load has gone, against a greedy rival; and when it comes back.
+"""Scale-in: dollars and moved pods after most of the load has gone, against a greedy search; and when it comes back.
 
 A local cluster runs 1,000 pods of 20 Deployments for ten minutes. Then all Deployments are scaled at once. The greedy
-rival is Tenon without a price for moving pods: the same search, woken by the same events, under the same budgets, with
-the same boots and prices. Each of its commands is the set of nodes that saves most per hour at that moment, however
-many pods it moves, however soon the load may return. Both rules start from the same cluster: the rival begins with the
-scale-in.
+search is Tenon's without a price for moving pods: woken by the same events, under the same budgets, with the same boots
+and prices. Each of its commands is the set of nodes that saves most per hour at that moment, however many pods it
+moves, however soon the load may return. Both start from the same cluster: the greedy search begins with the scale-in.
 
 ``python -m bench.scale_in [SEED …]`` measures, and saves into scale_in.json what :func:`run` reports.
 """
@@ -46,7 +45,7 @@ _BEFORE = timedelta(minutes=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """All Deployments are scaled to ``replicas``, and back after that many minutes (0: never)."""
+    """All Deployments are scaled to ``replicas``, and back after ``back_after`` minutes (0: never)."""
 
     replicas: int
     back_after: int = 0

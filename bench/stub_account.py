@@ -142,7 +142,7 @@ def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def context(function: str, *, run: int = 0, seconds: float = 120) -> Any:  # noqa: ANN401 (Lambda's own)
-    """The Lambda context of a handler with that many seconds left."""
+    """The Lambda context of a handler with these seconds left."""
     return SimpleNamespace(
         function_name=function,
         memory_limit_in_mb=1024,

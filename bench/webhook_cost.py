@@ -35,7 +35,7 @@ def office_hours_month() -> tuple[float, float]:
 
 
 def items(pods: float, messages: float) -> list[BillItem]:
-    """The bill of that many pods and messages a month."""
+    """The bill of these pods and messages a month."""
     size = function_sizes.SIZES[function_sizes.WEBHOOK]
     each = _EARLY_SECONDS + KUBERNETES_SECONDS
     provisioner = function_sizes.SIZES[function_sizes.PROVISIONER].memory / 1024

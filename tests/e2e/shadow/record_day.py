@@ -1,7 +1,7 @@
 """Records a day of another autoscaler: ``python -m tests.e2e.shadow.record_day`` writes day.json.xz.
 
-The other autoscaler is the greedy baseline of ``bench/scale_in.py`` in a local world: it speaks Karpenter's API, packs
-by the same rules, and consolidates whatever saves most at the moment. Deployments follow a working day, with bursts at
+The other autoscaler is the greedy search of ``bench/scale_in.py`` in a local world: it speaks Karpenter's API, packs by
+the same rules, and consolidates whatever saves most at the moment. Deployments follow a working day, with bursts at
 night. Two nodes of a managed node group are scaled by nobody. Recorded are all states of pods, nodes and NodeClaims
 from 18:00 to 18:00, and the other objects at the start.
 """
