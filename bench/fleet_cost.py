@@ -54,34 +54,27 @@ def of_fleet(month: Month, clusters: int = CLUSTERS) -> list[BillItem]:
     cold = COLD_STARTS / len(MEASURED) * COLD_SECONDS * gib
     bill = {item.name: item for item in alone(month)}
 
-    def change(name: str, *, own: float, shared: float, details: str) -> None:
+    def change(name: str, details: str, *, own: float = 0, shared: float = 0) -> None:
         bill[name] = dataclasses.replace(bill[name], amount=own + shared / clusters, details=details)
 
+    def amount(name: str) -> float:
+        return bill[name].amount
+
     part = f"1/{clusters} of the fleet's"
-    change("catalog: running", own=0, shared=bill["catalog: running"].amount + check_seconds * gib, details=part)
-    change("cold starts", own=bill["cold starts"].amount - cold, shared=cold, details=f"{part} catalog function's")
-    change(
-        "invocations",
-        own=bill["invocations"].amount - refreshes,
-        shared=refreshes + _CHECKS,
-        details=f"{part} catalog function",
-    )
-    change("catalog, writes", own=0, shared=bill["catalog, writes"].amount, details=part)
-    change("alarm", own=0, shared=bill["alarm"].amount, details=part)
-    change(
-        "dead-letter queues",
-        own=bill["dead-letter queues"].amount - _QUEUE_READS,
-        shared=_CHECKS,
-        details="looked at every five minutes; the fleet's queue each minute",
-    )
-    change(
-        "hints and scheduled events",
-        own=bill["hints and scheduled events"].amount - refreshes,
-        shared=refreshes + _CHECKS,
-        details="",
-    )
-    change("table, writes", own=bill["table, writes"].amount + _SWEEP_RECORDS, shared=0, details="with its last sweeps")
-    change("table, reads", own=bill["table, reads"].amount, shared=_CHECKS, details="with the fleet's of last sweeps")
+    function = f"{part} catalog function"
+    calls = refreshes + _CHECKS
+    change("catalog: running", part, shared=amount("catalog: running") + check_seconds * gib)
+    change("cold starts", f"{function}'s", own=amount("cold starts") - cold, shared=cold)
+    change("invocations", function, own=amount("invocations") - refreshes, shared=calls)
+    change("catalog, writes", part, shared=amount("catalog, writes"))
+    change("alarm", part, shared=amount("alarm"))
+    dead_letters = amount("dead-letter queues") - _QUEUE_READS
+    looked_at = "looked at every five minutes; the fleet's queue each minute"
+    change("dead-letter queues", looked_at, own=dead_letters, shared=_CHECKS)
+    events = "hints and scheduled events"
+    change(events, "", own=amount(events) - refreshes, shared=calls)
+    change("table, writes", "with its last sweeps", own=amount("table, writes") + _SWEEP_RECORDS)
+    change("table, reads", "with the fleet's of last sweeps", own=amount("table, reads"), shared=_CHECKS)
     return list(bill.values())
 
 

@@ -37,12 +37,7 @@ def run() -> list[Row]:
 
 def _interrupt_half() -> list[Row]:
     with World(options=_OPTIONS) as world:
-        held_count = NODES * PODS_A_NODE // 20
-        world.apply([*_pool(world), sample_objects.budget("guarded", "10%"), sample_objects.budget("held", 0)])
-        world.apply([_deployment("web", NODES * PODS_A_NODE - 2 * held_count)])
-        world.apply([_deployment("guarded", held_count), _deployment("held", held_count)])
-        world.run_until(lambda: len(world.pods(phase="Running")) == NODES * PODS_A_NODE)
-        world.run_for(timedelta(seconds=30))
+        _fill(world)
         interrupted = {i.id for i in world.instances()[::2]}
         nodes = {
             n["metadata"]["name"] for n in world.nodes() if n["spec"]["providerID"].rpartition("/")[2] in interrupted
@@ -54,39 +49,42 @@ def _interrupt_half() -> list[Row]:
         events = world.timeline.all[first_event:]
         rescheduling = rescheduled(world.timeline.all, nodes, warned_at)
 
-    def times(type_: str) -> list[float]:
-        return [(h.at - warned_at).total_seconds() for h in events if h.type == type_]
+    def seconds(type_: str, name: str = "", *, of_nodes: bool = False) -> list[float]:
+        """After the warnings, of events of this type about names with this beginning."""
+        return [
+            (e.at - warned_at).total_seconds()
+            for e in events
+            if e.type == type_ and e.name.startswith(name) and (not of_nodes or e.details["node"] in nodes)
+        ]
 
-    fleet = [(h.at - warned_at).total_seconds() for h in events if h.type == "call" and h.name == "ec2 CreateFleet"]
-    evictions = [
-        (h.at - warned_at).total_seconds() for h in events if h.type == "pod deleted" and h.details["node"] in nodes
-    ]
-    held_evictions = [
-        (h.at - warned_at).total_seconds()
-        for h in events
-        if h.type == "pod terminating" and h.name.startswith("default/held") and h.details["node"] in nodes
-    ]
+    tainted, launched = seconds("node cordoned"), seconds("call", "ec2 CreateFleet")
+    first_held = min(seconds("pod terminating", "default/held", of_nodes=True))
+    rows = (
+        ("interrupted nodes tainted", "all within 10 s", f"{len(tainted)}, {_last(tainted)}"),
+        ("replacements launched", "15 s, at most 20 calls", f"{_last(launched)}, {len(launched)} CreateFleet"),
+        ("interrupted nodes empty", "within 110 s", _last(seconds("pod deleted", of_nodes=True))),
+        (
+            "first eviction of a pod blocked by its PodDisruptionBudget",
+            "not before its share of the deadline, 75 s",
+            f"{first_held:.1f} s",
+        ),
+        ("all pods run on other nodes", "-", _seconds(rescheduling.seconds_to_running)),
+        ("longest time without a pod", "-", f"at most {_seconds(rescheduling.seconds_away)}"),
+    )
     how = (
         f"{len(interrupted)} of {NODES} nodes interrupted in one second, {PODS_A_NODE} pods each, 30 s of grace period"
     )
-    return [
-        _row(
-            "interrupted nodes tainted",
-            "all within 10 s",
-            f"{len(times('node cordoned'))}, {_last(times('node cordoned'))}",
-            how,
-        ),
-        _row("replacements launched", "15 s, at most 20 calls", f"{_last(fleet)}, {len(fleet)} CreateFleet", how),
-        _row("interrupted nodes empty", "within 110 s", _last(evictions), how),
-        _row(
-            "first eviction of a pod blocked by its PodDisruptionBudget",
-            "not before its share of the deadline, 75 s",
-            f"{min(held_evictions):.1f} s",
-            how,
-        ),
-        _row("all pods run on other nodes", "-", _seconds(rescheduling.seconds_to_running), how),
-        _row("longest time without a pod", "-", f"at most {_seconds(rescheduling.seconds_away)}", how),
-    ]
+    return [_row(*row, how) for row in rows]
+
+
+def _fill(world: World) -> None:
+    """Run the pods: some with a PodDisruptionBudget of a tenth, and as many with one that allows none to be evicted."""
+    few = NODES * PODS_A_NODE // 20
+    world.apply([*_pool(world), sample_objects.budget("guarded", "10%"), sample_objects.budget("held", 0)])
+    world.apply([_deployment("web", NODES * PODS_A_NODE - 2 * few)])
+    world.apply([_deployment("guarded", few), _deployment("held", few)])
+    world.run_until(lambda: len(world.pods(phase="Running")) == NODES * PODS_A_NODE)
+    world.run_for(timedelta(seconds=30))
 
 
 def _message_burst() -> list[Row]:

@@ -69,8 +69,7 @@ def account(
 
     ``with_catalog``: the catalog exists already. ``fleet_seconds``: how long each CreateFleet takes.
     """
-    now = datetime.now(UTC)
-    raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=now)
+    raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=datetime.now(UTC))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "x")
     with (
@@ -85,32 +84,40 @@ def account(
             endpoint=url,
             certificate_authority=base64.b64encode(authority.encode()).decode(),
         )
-        boto3.client("s3").create_bucket(Bucket=BUCKET)
-        keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
-        boto3.client("dynamodb").create_table(
-            TableName=TABLE,
-            KeySchema=[{"AttributeName": n, "KeyType": t} for n, t in keys],
-            AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
-            BillingMode="PAY_PER_REQUEST",
-        )
-        queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
-        with runtime.using(runtime.Runtime(environ={})):
-            if with_catalog:
+        _create_table_and_bucket()
+        if with_catalog:
+            with runtime.using(runtime.Runtime(environ={})):
                 catalog_store.save(boto3.client("s3"), BUCKET, raw)
-        yield {
-            "TENON_CLUSTER_NAME": CLUSTER,
-            "TENON_EVENT_BUS_NAME": "tenon-demo",
-            "TENON_TABLE_NAME": TABLE,
-            "TENON_CATALOG_BUCKET": BUCKET,
-            "TENON_NODE_INSTANCE_PROFILE": PROFILE,
-            "TENON_TERMINATION_QUEUE_URL": queues["termination"],
-            "TENON_DISRUPTION_QUEUE_URL": queues["disruption"],
-            "TENON_NODE_GROUP_QUEUE_URL": queues["node-groups"],
-            "TENON_DEAD_LETTER_QUEUE_URL": queues["dead-letters"],
-            "TENON_BUFFER_QUEUES": '["orders"]',
-            "TENON_BUFFER_ALARMS": "[]",
-            "TENON_BUFFER_EVENTS": "[]",
-        }
+        yield _environ({name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES})
+
+
+def _create_table_and_bucket() -> None:
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
+    boto3.client("dynamodb").create_table(
+        TableName=TABLE,
+        KeySchema=[{"AttributeName": n, "KeyType": t} for n, t in keys],
+        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n, _ in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+def _environ(queues: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables, with the URLs of queues by name."""
+    return {
+        "TENON_CLUSTER_NAME": CLUSTER,
+        "TENON_EVENT_BUS_NAME": "tenon-demo",
+        "TENON_TABLE_NAME": TABLE,
+        "TENON_CATALOG_BUCKET": BUCKET,
+        "TENON_NODE_INSTANCE_PROFILE": PROFILE,
+        "TENON_TERMINATION_QUEUE_URL": queues["termination"],
+        "TENON_DISRUPTION_QUEUE_URL": queues["disruption"],
+        "TENON_NODE_GROUP_QUEUE_URL": queues["node-groups"],
+        "TENON_DEAD_LETTER_QUEUE_URL": queues["dead-letters"],
+        "TENON_BUFFER_QUEUES": '["orders"]',
+        "TENON_BUFFER_ALARMS": "[]",
+        "TENON_BUFFER_EVENTS": "[]",
+    }
 
 
 def scheduled() -> dict[str, Any]:
