@@ -17,7 +17,6 @@ from pathlib import Path
 MODULES = (
     "pending_to_running",
     "scheduling",
-    "launching",
     "cluster_state",
     "command_line",
     "consolidation",
@@ -25,7 +24,6 @@ MODULES = (
     "scale_in",
     "month",
     "committed_month",
-    "node_groups",
     "interruptions",
     "bundles",
     "function_resources",
