@@ -155,13 +155,22 @@ def best_plan(
     if policies.preference_policy == "Ignore" or not any(group.has_preferences for group, _ in groups):
         return plan
     if plan.unscheduled and _leaves_feasible_pods_out(plan):
-        # nodes that were chosen for preferences may use up a limit that runs all pods without them
-        plan = min(plan, planned(replace(policies, preference_policy="Ignore")), key=Plan.rank)
-    elif plan.pending_groups.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
-        apart = planned(policies, one_host_each=True)
-        if apart.rank()[:2] <= plan.rank()[:2] and apart.price() <= _PRICE_OF_MORE_HOSTS * plan.price():
-            plan = apart
+        return _or_without_preferences(plan, lambda: planned(replace(policies, preference_policy="Ignore")))
+    if plan.pending_groups.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
+        return _or_one_host_each(plan, lambda: planned(policies, one_host_each=True))
     return plan
+
+
+def _or_without_preferences(plan: Plan, without: Callable[[], Plan]) -> Plan:
+    """The better of the two: nodes chosen for preferences may use up a limit that runs all pods without them."""
+    return min(plan, without(), key=Plan.rank)
+
+
+def _or_one_host_each(plan: Plan, one_host_each: Callable[[], Plan]) -> Plan:
+    """The plan with a host for each pod that prefers one, if it costs hardly more."""
+    apart = one_host_each()
+    is_cheap = apart.rank()[:2] <= plan.rank()[:2] and apart.price() <= _PRICE_OF_MORE_HOSTS * plan.price()
+    return apart if is_cheap else plan
 
 
 def _best_of(portfolio: _Portfolio) -> Plan:
@@ -190,13 +199,16 @@ class _Portfolio:
         """The plans that start best."""
         plans = [self.counted]
         if self.few_pods:
-            plans += self._other_counted_plans()
-        if self._leaves_pods_out or (self.few_pods and _needs_first_fit(self.counted)):
-            plans = _fair([*plans, *self._first_fit_plans()])
+            plans += self._plans_of_domains()
+            plans += self._plans_with_fewer_replicas(plans)
+        needs_first_fit = self._leaves_pods_out or (self.few_pods and _needs_first_fit(self.counted))
+        first_fit = self._first_fit_plans() if needs_first_fit else []
+        if first_fit:
+            plans = _fair([*plans, *first_fit])
         limited = self.few_pods and self._leaves_pods_out and self._has_limits
         chosen = sorted(plans, key=Plan.rank)[: _IMPROVED_AT_LIMITS if limited else 1]
-        if self.few_pods and _has_two_spreads(self.counted) and plans[-1] not in chosen:
-            chosen.append(plans[-1])
+        if self.few_pods and first_fit and _has_two_spreads(self.counted) and first_fit[-1] not in chosen:
+            chosen.append(first_fit[-1])
         return chosen
 
     def _counted_plan(self, preferred_domain: str = "", *, cheapest_per_pod: bool = False) -> Plan:
@@ -204,12 +216,16 @@ class _Portfolio:
         schedule_by_counting(plan)
         return plan
 
-    def _other_counted_plans(self) -> list[Plan]:
-        plans = [self._counted_plan(domain) for domain in self._domains]
-        if any(plan.packer.replica_count_matters for plan in (self.counted, *plans)):
-            best_domain = min((self.counted, *plans), key=Plan.rank).preferred_domain
-            plans.append(self._counted_plan(best_domain, cheapest_per_pod=True))
-        return plans
+    def _plans_of_domains(self) -> list[Plan]:
+        """A counted plan for each preferred domain."""
+        return [self._counted_plan(domain) for domain in self._domains]
+
+    def _plans_with_fewer_replicas(self, plans: Sequence[Plan]) -> list[Plan]:
+        """A counted plan with fewer replicas on a host, in the domain of the best of these plans."""
+        if not any(plan.packer.replica_count_matters for plan in plans):
+            return []
+        best_domain = min(plans, key=Plan.rank).preferred_domain
+        return [self._counted_plan(best_domain, cheapest_per_pod=True)]
 
     def _first_fit_plans(self) -> list[Plan]:
         """First fit, last as in Karpenter; where limits leave pods out, also with each preferred domain."""
