@@ -18,10 +18,15 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cli.simulate import input_files
 from shared.scheduling.scheduler import schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shared.scheduling.decision import Problem
 
 FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[1] / "tests" / "scenarios" / "data"))
 _LARGE = 1000
@@ -132,20 +137,28 @@ def _scenarios() -> list[dict[str, str]]:
     ]
 
 
-def measure(*, only_large: bool = False) -> list[Row]:
+def measure() -> list[Row]:
     """Measure all scenarios, by name; none if the files don't exist."""
+    return [_measure(r) for r in _index()]
+
+
+def problems() -> Iterator[tuple[str, Problem]]:
+    """The scenarios' names and scheduling problems."""
+    for row in _index():
+        yield row["name"], _simulation(row).problem
+
+
+def _index() -> list[dict[str, Any]]:
+    """A row for each scenario; none if the files don't exist."""
     index = FOLDER / "index.json"
-    if not index.exists():
-        return []
-    rows = json.loads(index.read_text(encoding="utf-8"))
-    return [_measure(r) for r in rows if not only_large or r["pendingPods"] >= _LARGE]
+    return json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
 
 
 _EQUAL = 1e-9
 
 
 def _measure(row: dict[str, Any]) -> Row:
-    simulation = input_files.simulation_input(_document(row), now=datetime(2026, 1, 1, tzinfo=UTC))
+    simulation = _simulation(row)
     schedule(simulation.problem)
     started = time.perf_counter()
     decision = schedule(simulation.problem)
@@ -167,9 +180,9 @@ def _measure(row: dict[str, Any]) -> Row:
     )
 
 
-def _document(row: dict[str, Any]) -> input_files.Document:
+def _simulation(row: dict[str, Any]) -> input_files.SimulationInput:
     scenario, catalog = FOLDER / f"{row['name']}.json.gz", FOLDER / "catalogs" / f"{row['catalog']}.json.gz"
-    return input_files.read([scenario, catalog])
+    return input_files.simulation_input(input_files.read([scenario, catalog]), now=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def _ratio(price: float, reference: float | None) -> float | None:
