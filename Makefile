@@ -47,7 +47,7 @@ test: $(READY) ## every test (ARGS="-k name" picks some)
 .PHONY: test-all
 test-all: $(READY) ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or not long) and not real" $(ARGS)
-	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not kind" tests/e2e $(ARGS)
+	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not calm_world" tests/e2e $(ARGS)
 
 .PHONY: test-real
 test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)

@@ -116,7 +116,7 @@ def after_a_read(world: World) -> None:
     world.run_until(lambda: reads(world) > before)
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 @pytest.mark.parametrize("messages", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_messages_raise_a_buffer_to_its_cap_within_a_minute_and_an_empty_queue_gives_it_up(
     world: World, messages: int
@@ -141,7 +141,7 @@ def test_messages_raise_a_buffer_to_its_cap_within_a_minute_and_an_empty_queue_g
     world.run_until(lambda: world.nodes() == [], limit=5 * MINUTE)
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_both_halves_of_a_minute_are_soon_enough(world: World) -> None:
     """Reads are 30 s apart, whichever came last."""
     waits = []
@@ -154,7 +154,7 @@ def test_both_halves_of_a_minute_are_soon_enough(world: World) -> None:
     assert max(waits) <= 35 * SECOND
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_nothing_is_written_while_nothing_changes(world: World) -> None:
     send(world, 500)
     world.run_until(lambda: chunks(world, "orders") == 5)
@@ -166,7 +166,7 @@ def test_nothing_is_written_while_nothing_changes(world: World) -> None:
     assert len(versions) <= 6  # twenty minutes, renewed every four to five
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_an_event_raises_a_buffer_at_once_and_for_as_long_as_it_says(world: World) -> None:
     since = world.clock.now()
     announce(world)
@@ -182,7 +182,7 @@ def test_an_event_raises_a_buffer_at_once_and_for_as_long_as_it_says(world: Worl
     assert not any("secret" in body for body in bodies)
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_an_event_that_comes_twice_or_late_raises_no_longer_than_once(world: World) -> None:
     announce(world, ago=15 * MINUTE)
     world.run_until(lambda: chunks(world, "campaign") == 4, limit=MINUTE)
@@ -227,7 +227,7 @@ def test_wherever_the_function_dies_events_and_queues_are_followed(world: World)
     assert world.dead_letters() == []
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_an_alarm_raises_a_buffer_at_once_and_ok_releases_it(world: World) -> None:
     since = world.clock.now()
     set_alarm("ALARM")
@@ -242,7 +242,7 @@ def test_an_alarm_raises_a_buffer_at_once_and_ok_releases_it(world: World) -> No
     world.run_until(lambda: world.nodes() == [], limit=5 * MINUTE)
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_an_alarm_whose_event_is_lost_is_found_by_the_next_read(world: World) -> None:
     boto3.client("events").disable_rule(Name="tenon-demo.buffer-alarms")
     after_a_read(world)
@@ -325,7 +325,7 @@ def test_a_queue_that_cant_be_read_for_a_while_keeps_its_chunks_for_a_while(worl
     assert chunks(world, "orders") == 0  # for ever would cost as much as the nodes
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_without_buffers_that_follow_anything_a_read_is_one_list(world: World) -> None:
     for name in ("orders", "checkout", "campaign"):
         kind = world.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")

@@ -56,7 +56,7 @@ def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
     return decision_log.latest(aws.dynamodb(), table, node, limit=50)
 
 
-@pytest.mark.kind  # it subtracts the functions' running times, which overlap where functions run at once
+@pytest.mark.calm_world  # it subtracts the functions' running times, which overlap where functions run at once
 def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)

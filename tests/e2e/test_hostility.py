@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LIMIT = timedelta(minutes=30)
 PODS = 6
-KIND = Hostility(
+CALM = Hostility(
     lag=timedelta(),
     page_size=1000,
     incomplete=0,
@@ -69,7 +69,7 @@ def run_and_empty(world: World) -> None:
 )
 @pytest.mark.long
 def test_each_hostility_alone_changes_nothing_that_users_see(hostility: dict[str, Any]) -> None:
-    with World(cluster="demo", options=Options(hostility=replace(KIND, **hostility))) as world:
+    with World(cluster="demo", options=Options(hostility=replace(CALM, **hostility))) as world:
         run_and_empty(world)
 
 
@@ -81,7 +81,7 @@ def test_all_hostilities_at_once_change_nothing_that_users_see() -> None:
 
 
 def test_instances_that_ec2_does_not_know_yet_are_tagged_later_and_launched_once() -> None:
-    with World(cluster="demo", options=Options(hostility=KIND)) as world:
+    with World(cluster="demo", options=Options(hostility=CALM)) as world:
         world.aws.consistency.tag_lag = timedelta(seconds=4)
         run_and_empty(world)
         refused = [c for c in world.aws.calls.all if c.operation == "CreateTags" and c.error]
@@ -91,6 +91,6 @@ def test_instances_that_ec2_does_not_know_yet_are_tagged_later_and_launched_once
 
 
 def test_instances_that_ec2_does_not_know_for_a_minute_are_launched_once_all_the_same() -> None:
-    with World(cluster="demo", options=Options(hostility=KIND)) as world:
+    with World(cluster="demo", options=Options(hostility=CALM)) as world:
         world.aws.consistency.tag_lag = timedelta(minutes=1)
         run_and_empty(world)

@@ -155,7 +155,7 @@ def planned_pods(claim: dict[str, Any]) -> list[str]:
     return [pod for pod in claim["metadata"]["annotations"]["tenon.sh/planned-pods"].split(",") if pod]
 
 
-@pytest.mark.kind  # functions that run at once place pods elsewhere, which are planned again for nodes on their way
+@pytest.mark.calm_world  # functions that run at once place pods elsewhere, which are planned for nodes on their way
 def test_a_round_after_insufficient_capacity_keeps_what_the_first_one_launched(world: World) -> None:
     world.aws.capacity.set("spot", "m5.2xlarge", "*", 1)
     world.apply(deployment("web", 18, {"cpu": "1", "memory": "1Gi"}))

@@ -45,7 +45,7 @@ def conditions(claim: dict[str, Any]) -> set[str]:
     return {c["type"] for c in claim["status"].get("conditions", []) if c["status"] == "True"}
 
 
-@pytest.mark.kind  # exact seconds
+@pytest.mark.calm_world  # exact seconds
 def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
     start_one_node(world)
 
@@ -54,7 +54,7 @@ def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
     world.run_until(lambda: "Drifted" in conditions(world.claims()[0]), limit=SECONDS)
 
 
-@pytest.mark.kind  # exact seconds
+@pytest.mark.calm_world  # exact seconds
 def test_drift_is_seen_within_seconds_although_another_function_is_deciding(world: World) -> None:
     start_one_node(world)
 
@@ -69,7 +69,7 @@ def test_drift_is_seen_within_seconds_although_another_function_is_deciding(worl
     world.run_until(lambda: "Drifted" in conditions(world.claims()[0]), limit=SECONDS)
 
 
-@pytest.mark.kind  # exact seconds
+@pytest.mark.calm_world  # exact seconds
 def test_a_static_pool_is_scaled_down_within_seconds_of_its_edit(world: World) -> None:
     world.apply(sample_objects.node_class(world))
     budgets = [{"nodes": "100%"}]

@@ -176,7 +176,7 @@ def test_pods_run_on_started_instances_and_others_are_bought(world: World) -> No
     assert_no_failures(world)
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_pods_run_sooner_on_a_started_instance_than_on_a_launched_one() -> None:
     """By how much is an assumption of the local world: the fixture's timing."""
     seconds = {}
@@ -344,7 +344,7 @@ def test_a_deployment_without_the_right_buys_nothing_and_says_so() -> None:
         assert "-c standby=on" in event["message"]
 
 
-@pytest.mark.kind
+@pytest.mark.calm_world
 def test_purchases_are_a_minute_apart_whatever_becomes_of_them(world: World) -> None:
     world.apply(sample_objects.node_class(world))
     world.apply(pool())
