@@ -49,6 +49,10 @@ test-all: $(READY) ## the long tests too: large clusters, every crash, and all e
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or not long) and not real" $(ARGS)
 	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not calm_world" tests/e2e $(ARGS)
 
+.PHONY: test-local
+test-local: $(READY) ## the tests of the local world itself: its API server, scheduler, controllers, kubelets and AWS
+	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/local $(ARGS)
+
 .PHONY: test-real
 test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)
 	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
