@@ -103,7 +103,7 @@ pictures: $(READY) ## the pictures of docs/, drawn again (needs a Chromium)
 docs: $(READY) ## the documentation as a site in build/site, its reference written again from the code, each page tried in a Chromium
 	@$(BIN)/python -m docs.generate
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@$(BIN)/python -m pytest -q -n 2 -m long tests/e2e/test_docs_site.py
+	@$(BIN)/python -m pytest -q -n 2 -m long tests/integration/test_docs_site.py
 
 .PHONY: lock
 lock: $(READY) ## pin every dependency again

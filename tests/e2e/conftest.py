@@ -7,12 +7,10 @@ import pytest
 import yaml
 
 from local.world import World
-from tests.e2e.chromium import CHROMIUM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
 
 MANIFESTS = Path(__file__).parent.parent.parent / "cli" / "demo" / "manifests"
 CLUSTER = "demo"
@@ -42,15 +40,3 @@ def spot_default(world: World) -> World:
     """The same, with spot-default.yaml applied."""
     world.apply(_load("spot-default.yaml"))
     return world
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where there is a browser)
-
-    with sync_playwright() as playwright:
-        # root in a container has no user namespaces to make a sandbox of
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield running
-        running.close()

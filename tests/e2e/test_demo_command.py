@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from cli.demo.request import Scale, load_manifest
-from cli.errors import UsageError
 from local.world import sample_objects
-from tests.e2e.cli.output_schema import assert_follows_schema
 from tests.e2e.hostile_bounds import shutdown_delay
+from tests.integration.cli.command import CHECKOUT, TENON
+from tests.integration.cli.output_schema import assert_follows_schema
 
-TENON = [sys.executable, "-c", "from cli.main import run; run()", "demo"]
-CHECKOUT = Path(__file__).parent.parent.parent
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*TENON, *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [*TENON, "demo", *arguments], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert_follows_schema(["demo", *arguments], done.stdout)
     return done
 
@@ -81,29 +80,3 @@ def test_a_step_that_is_not_at_rest_in_time_says_so() -> None:
     done = demo("--scale", "inflate=2,0", "--rest", "0.2", "--allow-pending", "--json")
     assert done.returncode == 0, done.stderr
     assert [step["seconds_to_rest"] for step in json.loads(done.stdout)["steps"]] == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--manifest", "nowhere.yaml"], "spot-default.yaml"),
-        (["--scale", "inflate"], "inflate=12,5,1"),
-        (["--scale", "deflate=1"], "inflate"),
-        (["--scale", "web-*=1"], "inflate"),
-        (["--rest", "0"], "--rest 0"),
-    ],
-)
-def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -> None:
-    done = demo(*arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_manifest_that_is_not_yaml_is_rejected(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("a: [")
-    with pytest.raises(UsageError, match="neither JSON nor YAML"):
-        load_manifest(str(broken), cluster="demo")
-    with pytest.raises(UsageError):
-        Scale.parse("inflate=-1")

@@ -60,34 +60,3 @@ def test_a_class_that_is_not_ready_is_shown_with_its_reason(tmp_path: Path, huge
     done = demo("--manifest", str(path), "--manifest", huge)
     assert done.returncode == 1
     assert "EC2NodeClass default: SubnetsReady is False: no subnet matches" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "is empty: it has no object"),
-        (b"---\n---\n", "is empty: it has no object"),
-        (b"kind: List\napiVersion: v1\nitems: []\n", "is empty: it has no object"),
-        (b"a text", "object 1 is no Kubernetes object"),
-        (b"- 1\n- 2\n", "object 1 is no Kubernetes object"),
-        (b"kind: NodePool\n", "has no apiVersion and kind"),
-        (b"apiVersion: v1\nkind: Pod\nmetadata: web\n", "has no metadata.name"),
-        (b"a: [", "neither JSON nor YAML"),
-        (b"\xff\x00\x81", "not UTF-8 text"),
-    ],
-)
-def test_manifests_that_are_none_are_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "manifest.yaml"
-    path.write_bytes(content)
-    done = demo("--manifest", str(path))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("option", ["--record", "--report"])
-def test_files_that_cannot_be_written_are_refused_before_the_run(tmp_path: Path, option: str) -> None:
-    done = demo(option, str(tmp_path / "missing" / "file"))
-    assert done.returncode == 2
-    assert "No such file or directory" in done.stderr
-    assert "applied" not in done.stdout

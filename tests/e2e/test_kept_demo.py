@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.demo.kept_world import KUBECONFIG
-from tests.e2e.test_demo_command import CHECKOUT, TENON
+from tests.integration.cli.command import CHECKOUT, TENON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ def kept() -> Iterator[subprocess.Popen[str]]:
     """A demo that stays up after its steps, with a NodePool next to a Provisioner."""
     manifests = ["--manifest", "spot-default.yaml", "--manifest", "v1.yaml"]
     process = subprocess.Popen(
-        [*TENON, "--keep", *manifests], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*TENON, "demo", "--keep", *manifests], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -67,7 +67,7 @@ def test_what_it_prints_works_in_another_terminal(kept: subprocess.Popen[str], t
     for command in commands:
         if command[0] == "kubectl" and shutil.which("kubectl") is None:
             continue
-        arguments = [*TENON[:-1], *command[1:]] if command[0] == "tenon" else command
+        arguments = [*TENON, *command[1:]] if command[0] == "tenon" else command
         done = subprocess.run(
             arguments, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
         )

@@ -13,7 +13,7 @@ import pytest
 
 from local.world import World, sample_objects
 from shared.base import runtime
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ ELSEWHERE = {
     "tenon manifests NAME | kubectl apply -f -": "tests/infra/test_infra_kubectl_apply.py",
     "make test-real KUBECONFIG=file": "tests/real/conftest.py",
     "tenon status": "tests/e2e/cli/test_cli_status.py",
-    "tenon publish": "tests/e2e/cli/test_cli_template.py",
+    "tenon publish": "tests/integration/cli/test_cli_template.py",
 }
 
 

@@ -1,55 +1,20 @@
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.main import app
 from local.world import World
 from shared.base import runtime
-from tests.e2e.cli.output_schema import assert_follows_schema
+from tests.integration.cli.command import CommandResult, call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 CLUSTER = "demo"
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """The output and exit code of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-    @property
-    def json(self) -> Any:  # noqa: ANN401 (whatever the command prints)
-        return json.loads(self.out)
-
-
-def call(*arguments: str, env: dict[str, str] | None = None) -> CommandResult:
-    """Call `tenon` as a user does; exceptions are raised. What --json prints must follow the command's schema."""
-    done = CliRunner().invoke(app, list(arguments), env=env)
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert_follows_schema(arguments, done.stdout)
-    return CommandResult(done.exit_code, done.stdout, done.stderr)
-
-
-@pytest.fixture
-def tenon() -> Callable[..., CommandResult]:
-    """`tenon …`."""
-    return call
 
 
 @dataclass(frozen=True)

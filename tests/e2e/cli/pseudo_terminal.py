@@ -10,17 +10,16 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
+
+from tests.integration.cli.command import CHECKOUT, TENON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-CHECKOUT = Path(__file__).parent.parent.parent.parent
-TENON = [sys.executable, "-c", "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"]
 UP, DOWN, PAGE_UP, PAGE_DOWN, HOME, END, ESCAPE = "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1bOF", "\x1b"
 _FIRST_FRAME = 60.0
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

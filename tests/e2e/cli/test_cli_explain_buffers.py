@@ -13,9 +13,7 @@ import yaml
 from local.world import sample_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.e2e.cli.conftest import CommandResult, Shell
+    from tests.e2e.cli.conftest import Shell
 
 MANIFEST = "cli/demo/manifests/capacity-buffer.yaml"
 POOL = {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-cpu": ["4"]}
@@ -116,34 +114,3 @@ def test_a_buffer_that_is_not_there_is_an_error(buffered: Shell) -> None:
     missing = buffered.tenon("explain", "buffer", "nope")
     assert missing.code == 2
     assert "there is no CapacityBuffer default/nope with active capacity (there: default/web)" in missing.err
-
-
-def test_simulate_counts_chunks(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
-    requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    template = {"spec": {"containers": [{"name": "c", "resources": requests}]}}
-    metadata = {"name": "warm", "namespace": "default"}
-    document = {
-        "objects": [
-            sample_objects.node_pool({}),
-            {"kind": "PodTemplate", "apiVersion": "v1", "metadata": metadata, "template": template},
-            {
-                "kind": "CapacityBuffer",
-                "apiVersion": "autoscaling.x-k8s.io/v1beta1",
-                "metadata": metadata,
-                "spec": {"podTemplateRef": {"name": "warm"}, "replicas": 3},
-            },
-        ],
-        "instanceTypes": [
-            {
-                "name": "m.large",
-                "arch": "amd64",
-                "os": ["linux"],
-                "capacity": {"cpu": "4", "memory": "16Gi", "pods": "58"},
-                "offerings": [{"zone": "a", "capacityType": "on-demand", "price": 0.1}],
-            }
-        ],
-    }
-    file = tmp_path / "problem.json"
-    file.write_text(json.dumps(document))
-    result = tenon("simulate", str(file))
-    assert "chunks of CapacityBuffers: 3 on new nodes, 0 on existing nodes, 0 unschedulable" in result.out, result.out

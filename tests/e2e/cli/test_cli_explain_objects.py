@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cli.demo.faults import Fault
 from shared.disruption.command import EMPTY
 
 if TYPE_CHECKING:
@@ -98,3 +99,23 @@ def test_what_blocks_a_disruption_is_named(busy: Shell) -> None:
     result = busy.tenon("explain", "node", _node(busy), "--json").json
     assert result["criterion"] == "may be disrupted"
     assert result["reason"] == "may be disrupted: annotation karpenter.sh/do-not-disrupt is set"
+
+
+def test_missing_capacity_is_the_reason_in_a_live_cluster(shell: Shell) -> None:
+    world = shell.world
+    Fault.parse("spot-capacity=all:0").arm(world)
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
+    requirements = [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.large"]},
+    ]
+    world.store.patch(kind, "default", {"spec": {"requirements": requirements}})
+    world.scale("default", "inflate", 1)
+    world.run_until(lambda: any(h.type == "call" and h.name == "ec2 CreateFleet" for h in world.timeline.all))
+    world.settle()
+    waiting = world.pending()[0]["metadata"]["name"]
+    result = shell.tenon("explain", "pod", waiting)
+    assert result.code == 0, result.err
+    assert result.lines[0] == f"Pod default/{waiting} is unschedulable"
+    assert result.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")

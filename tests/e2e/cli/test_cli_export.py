@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import urllib.request
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from cli.cluster import live_reader
 from cli.cluster.cluster_reference import ClusterReference
@@ -25,12 +22,12 @@ from local.world import World
 from shared.base import metrics, runtime
 from tests.e2e.cli.conftest import CLUSTER
 from tests.e2e.conftest import _load
+from tests.integration.cli.export_process import Scrape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 HUGE = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -38,33 +35,6 @@ HUGE = {
     "spec": {"containers": [{"name": "c", "image": "example/c:1", "resources": {"requests": {"cpu": "10000"}}}]},
 }
 MINUTE = timedelta(minutes=1)
-
-
-class Scrape:
-    """The samples of a scrape over HTTP."""
-
-    def __init__(self, url: str, *, accept: str = OPENMETRICS) -> None:
-        request = urllib.request.Request(url, headers={"Accept": accept})  # noqa: S310 (http)
-        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 (the same)
-            self.text = response.read().decode()
-            self.content_type = response.headers["Content-Type"]
-        parse: Any = parse_openmetrics if accept == OPENMETRICS else parse_text
-        self.families = list(parse(self.text))
-
-    @property
-    def names(self) -> set[str]:
-        return {sample.name for family in self.families for sample in family.samples}
-
-    def values(self, name: str, /, **labels: str) -> list[float]:
-        return [
-            sample.value
-            for family in self.families
-            for sample in family.samples
-            if sample.name == name and labels.items() <= sample.labels.items()
-        ]
-
-    def total(self, name: str, /, **labels: str) -> float:
-        return sum(self.values(name, **labels))
 
 
 @contextlib.contextmanager

@@ -5,17 +5,15 @@ So are `migrate` in test_cli_migrate.py, `shadow report` in test_shadow_report.p
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-import jsonschema
 import pytest
 
 from cli.json_output import VERSIONS
 from local.world import World
-from tests.e2e.cli.conftest import CLUSTER, Shell, call
-from tests.e2e.cli.output_schema import assert_follows_schema
+from tests.e2e.cli.conftest import CLUSTER, Shell
 from tests.e2e.cli.test_cli_node_groups import auto_scaling_group
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,25 +63,3 @@ def test_what_is_read_of_a_cluster_follows_its_schema(arguments: str, shell: She
     assert done.json
     if isinstance(done.json, dict):
         assert done.json["schemaVersion"] == VERSIONS[words[0]]
-
-
-def test_what_needs_no_cluster_follows_its_schema() -> None:
-    assert call("catalog", "m5.large", "g5.xlarge", "--json").json
-    assert call("simulate", "cli/demo/manifests/spot-default.yaml", "--json").json["nodeClaims"] == []
-
-
-def test_a_field_that_the_schema_lacks_is_noticed() -> None:
-    printed = {"schemaVersion": 1, "cluster": "c", "paused": True, "message": ""}
-    assert_follows_schema(["pause", "--json"], json.dumps(printed))
-    for wrong in ({**printed, "more": 1}, {"schemaVersion": 1}, {**printed, "schemaVersion": 2}):
-        with pytest.raises(jsonschema.ValidationError):
-            assert_follows_schema(["pause", "--json"], json.dumps(wrong))
-
-
-def test_the_schema_is_printed() -> None:
-    printed = call("schema", "shadow", "report").json
-    assert printed["title"] == "tenon shadow report --json"
-    assert call("schema").lines == [f"{name}: version {version}" for name, version in VERSIONS.items()]
-    wrong = call("schema", "node")
-    assert wrong.code == 2
-    assert wrong.err == 'tenon schema: no command "node" prints JSON; the nearest is "nodes"\n'

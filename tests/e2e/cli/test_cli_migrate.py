@@ -15,8 +15,9 @@ from local.faults import Crash
 from local.kubernetes import kinds
 from local.world import Options, World
 from shared.base import runtime
-from tests.e2e.cli.conftest import CLUSTER, CommandResult, call
+from tests.e2e.cli.conftest import CLUSTER
 from tests.e2e.node_groups import TAG, auto_scaling_group, managed_node_group, sizes
+from tests.integration.cli.command import CommandResult, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

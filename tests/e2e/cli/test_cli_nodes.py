@@ -10,7 +10,8 @@ import pytest
 
 from local.kubernetes import kinds
 from shared.base import runtime
-from tests.e2e.cli.conftest import CLUSTER, Shell, call
+from tests.e2e.cli.conftest import CLUSTER, Shell
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from local.world import World
@@ -51,16 +52,6 @@ def test_nodes_are_filtered_and_sorted(busy: Shell) -> None:
     assert busy.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool=other").json["nodes"] == []
     kept = busy.tenon("nodes", "--json", "-l", "karpenter.sh/nodepool in (default),!nope").json["nodes"]
     assert len(kept) == len(world.nodes())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
-)
-def test_invalid_options_are_reported_in_one_line(arguments: list[str], message: str) -> None:
-    done = call("nodes", *arguments)
-    assert done.code == 2
-    assert message in done.err
-    assert done.err.count("\n") == 1
 
 
 def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:

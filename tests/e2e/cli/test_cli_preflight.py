@@ -15,7 +15,8 @@ from local.aws import backends
 from local.kubernetes import kinds
 from local.world import World
 from shared.base import runtime
-from tests.e2e.cli.conftest import CLUSTER, CommandResult, call
+from tests.e2e.cli.conftest import CLUSTER
+from tests.integration.cli.command import CommandResult, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

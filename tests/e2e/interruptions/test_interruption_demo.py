@@ -10,7 +10,7 @@ from rich.console import Console
 from cli.demo.interruptions import Interrupt
 from cli.demo.request import DemoRequest
 from cli.demo.runner import Demo
-from tests.e2e.cli.output_schema import assert_follows_schema
+from tests.integration.cli.output_schema import assert_follows_schema
 
 
 @pytest.mark.calm_world  # it compares seconds
@@ -32,9 +32,3 @@ def test_the_demo_compares_replacing_at_once_with_draining_first(capsys: pytest.
     printed = capsys.readouterr().out
     assert '"seconds_drain_then_provision"' in printed
     assert_follows_schema(["demo", "--json"], printed)
-
-
-@pytest.mark.parametrize("text", ["", "spot", "spot=", "spot=0", "spot=some", "on-demand=all"])
-def test_a_malformed_interrupt_option_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="spot=all"):
-        Interrupt.parse(text)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from shared.base import runtime
-from tests.e2e.cli.conftest import CommandResult, call
 from tests.e2e.shadow.objects import FIVE, MINUTE, node_class, node_pool, pod, put, real_node
 from tests.e2e.shadow.shadow_cluster import CLUSTER, ShadowCluster
+from tests.integration.cli.command import CommandResult, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,15 @@ import gzip
 import json
 import os
 import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-CHECKOUT = Path(__file__).parent.parent.parent
+from tests.integration.cli.command import CHECKOUT, TENON
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 EXPECTED: dict[str, dict[str, dict[str, str]]] = json.loads(
     gzip.decompress((CHECKOUT / "tests" / "unit" / "instance_types" / "karpenter-instance-types.json.gz").read_bytes())
 )
@@ -23,9 +25,14 @@ FEWER_INTERFACES = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.m
 
 
 def catalog(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from cli.main import run; run()", "catalog", *arguments]
     return subprocess.run(
-        command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=False, env=os.environ | environ
+        [*TENON, "catalog", *arguments],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | environ,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from cli.main import app
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 PYTHON_TYPES = re.compile(r"<(bool|str|int|float|path|list)\b|\[\[|\{\w+\}|Path\]")
 

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.demo.faults import Fault
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import CommandResult, Shell
+    from tests.integration.cli.command import CommandResult
 
 ZONES = ("us-east-1a", "us-east-1b")
 
@@ -240,23 +238,3 @@ def test_a_gated_pod_a_running_pod_and_a_missing_pod(tmp_path: Path, tenon: Call
     missing = tenon("explain", "pod", "web", "-f", str(file))
     assert missing.code == 2
     assert missing.err == "tenon explain: there is no pod default/web; there is shop/web\n"
-
-
-def test_missing_capacity_is_the_reason_in_a_live_cluster(shell: Shell) -> None:
-    world = shell.world
-    Fault.parse("spot-capacity=all:0").arm(world)
-    world.apply("cli/demo/manifests/spot-default.yaml")
-    kind = world.store.kind("karpenter.sh/v1alpha5", "Provisioner")
-    requirements = [
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]},
-        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.large"]},
-    ]
-    world.store.patch(kind, "default", {"spec": {"requirements": requirements}})
-    world.scale("default", "inflate", 1)
-    world.run_until(lambda: any(h.type == "call" and h.name == "ec2 CreateFleet" for h in world.timeline.all))
-    world.settle()
-    waiting = world.pending()[0]["metadata"]["name"]
-    result = shell.tenon("explain", "pod", waiting)
-    assert result.code == 0, result.err
-    assert result.lines[0] == f"Pod default/{waiting} is unschedulable"
-    assert result.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")

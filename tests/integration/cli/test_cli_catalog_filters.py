@@ -8,7 +8,7 @@ import pytest
 
 from cli import catalog
 from cli.catalog_filters import SORTS
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 LABEL = "karpenter.k8s.aws/instance-"
 GIB = 1024

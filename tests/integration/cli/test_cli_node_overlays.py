@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import CommandResult
+    from tests.integration.cli.command import CommandResult
 
 TYPE, POOL = "node.kubernetes.io/instance-type", "karpenter.sh/nodepool"
 ON_DEMAND = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]

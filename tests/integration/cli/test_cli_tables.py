@@ -14,7 +14,7 @@ from tests.e2e.conftest import MANIFESTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.e2e.cli.conftest import CommandResult
+    from tests.integration.cli.command import CommandResult
 
 NODE = ("i-0123456789abcdef0", "c7a.48xlarge", "us-east-1a", "on-demand", "ready")
 COLUMNS = ("node", "type", "zone", "capacity", "state")

@@ -8,13 +8,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import CHECKOUT, call
 
-CHECKOUT = Path(__file__).parent.parent.parent.parent
+if TYPE_CHECKING:
+    from pathlib import Path
+
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed on this machine")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from pathlib import Path

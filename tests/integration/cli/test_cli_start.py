@@ -6,12 +6,15 @@ import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[3]
-TENON = "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"
+from tests.integration.cli.command import CHECKOUT, TENON
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 IMPORTED = (
     "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); sys.argv[0] = 'tenon'; "
     "from cli.main import run; run()"
@@ -40,7 +43,7 @@ def _on_terminal(*arguments: str, **env: str) -> tuple[str, str]:
     ours, terminal = pty.openpty()
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", TENON, *arguments],
+            [*TENON, *arguments],
             cwd=CHECKOUT,
             env={**os.environ, "TERM": "xterm", **env},
             stdin=subprocess.DEVNULL,
@@ -94,7 +97,7 @@ def test_on_a_terminal_the_first_line_says_what_the_command_does(arguments: str,
 def test_where_nobody_watches_nothing_is_shown(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(PROBLEM)
     done = subprocess.run(
-        [sys.executable, "-c", TENON, "simulate", str(tmp_path / "file"), "--json"],
+        [*TENON, "simulate", str(tmp_path / "file"), "--json"],
         cwd=CHECKOUT,
         capture_output=True,
         text=True,

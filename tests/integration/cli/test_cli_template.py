@@ -15,15 +15,14 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra import assembly, function_sizes
-from infra.bundle import bundling
-from tests.e2e.cli.conftest import call
-from tests.e2e.cli.test_cli_bad_inputs import CHECKOUT, TENON, assert_error
+from infra import assembly, bundling, function_sizes
+from tests.integration.cli.command import CHECKOUT, TENON, call
+from tests.integration.cli.test_cli_bad_inputs import assert_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.e2e.cli.conftest import CommandResult
+    from tests.integration.cli.command import CommandResult
 
 BUCKET, REGION = "artifacts-of-mine", "eu-central-1"
 PRINTED = ("-c", "clusterSide=printed")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import CommandResult
+    from tests.integration.cli.command import CommandResult
 
 Json = dict[str, Any]
 TEMPLATE: Json = {
@@ -126,3 +126,34 @@ def test_simulate_takes_them_too(tenon: Callable[..., CommandResult], tmp_path: 
     assert [c["pods"] for c in result.json["nodeClaims"]] == [["default/web-0", "default/web-1", "default/web-2"]]
     path.write_text(json.dumps({"objects": objects}))
     assert "note: no file lists instanceTypes" in tenon("simulate", str(path)).err
+
+
+def test_simulate_counts_chunks(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
+    requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    template = {"spec": {"containers": [{"name": "c", "resources": requests}]}}
+    metadata = {"name": "warm", "namespace": "default"}
+    document = {
+        "objects": [
+            sample_objects.node_pool({}),
+            {"kind": "PodTemplate", "apiVersion": "v1", "metadata": metadata, "template": template},
+            {
+                "kind": "CapacityBuffer",
+                "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+                "metadata": metadata,
+                "spec": {"podTemplateRef": {"name": "warm"}, "replicas": 3},
+            },
+        ],
+        "instanceTypes": [
+            {
+                "name": "m.large",
+                "arch": "amd64",
+                "os": ["linux"],
+                "capacity": {"cpu": "4", "memory": "16Gi", "pods": "58"},
+                "offerings": [{"zone": "a", "capacityType": "on-demand", "price": 0.1}],
+            }
+        ],
+    }
+    file = tmp_path / "problem.json"
+    file.write_text(json.dumps(document))
+    result = tenon("simulate", str(file))
+    assert "chunks of CapacityBuffers: 3 on new nodes, 0 on existing nodes, 0 unschedulable" in result.out, result.out

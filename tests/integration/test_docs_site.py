@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.chromium import needs_chromium
+from tests.integration.chromium import needs_chromium
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

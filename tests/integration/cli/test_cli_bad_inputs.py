@@ -6,20 +6,17 @@ import gzip
 import importlib.metadata
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import CHECKOUT, TENON, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FAILED, USAGE = 1, 2
-TENON = [sys.executable, "-c", "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"]
-CHECKOUT = Path(__file__).parent.parent.parent.parent
 NODE_POOL = {
     "apiVersion": "karpenter.sh/v1",
     "kind": "NodePool",

@@ -17,12 +17,12 @@ from cli.nodes.keyboard import BACKSPACE, CLEAR, DOWN, END, ENTER, ESCAPE, HOME,
 from cli.nodes.selection import PREDICATES, parse
 from cli.nodes.view import View, frame
 from shared.api.kubernetes import Node
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.e2e.cli.conftest import CommandResult
+    from tests.integration.cli.command import CommandResult
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -216,3 +216,13 @@ def test_a_frame_fills_the_terminal_exactly(width: int, height: int) -> None:
         assert len(drawn.lines) == height
         assert all(sum(s.cell_length for s in line) <= width for line in drawn.lines)
         assert drawn.page >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(["--sort", "size"], "--sort"), (["-l", "a in"], "is not a label selector")]
+)
+def test_invalid_options_are_reported_in_one_line(arguments: list[str], message: str) -> None:
+    done = call("nodes", *arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1

@@ -6,27 +6,23 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
 import pytest
 
-from local.faults import Fault
 from local.kubernetes.apiserver.server import Server
 from local.kubernetes.registry.store import Store
-from tests.e2e.cli.conftest import CommandResult, Shell, call
+from tests.integration.cli.command import CHECKOUT, TENON, CommandResult, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-CHECKOUT = Path(__file__).parent.parent.parent.parent
 COMMANDS = (["plan"], ["explain", "pod", "web"], ["nodes", "--once"], ["report"])
-TENON = [sys.executable, "-c", "import sys; sys.argv[0] = 'tenon'; from cli.main import run; run()"]
 
 
 def assert_one_line_error(done: CommandResult, command: str, *words: str, code: int = 1) -> None:
@@ -133,15 +129,6 @@ def test_a_rejected_token_and_a_forbidden_user(tmp_path: Path) -> None:
         path.write_text(server.kubeconfig())
         done = call("plan", "--cluster", "prod", "--region", "us-east-1", env={"KUBECONFIG": str(path)})
         assert_one_line_error(done, "plan", "forbidden", "lists the permissions that commands need")
-
-
-def test_a_denied_aws_action_is_named(shell: Shell) -> None:
-    denied = Fault(
-        code="AccessDeniedException",
-        message="User: arn:aws:iam::1:user/me is not authorized to perform: lambda:GetFunctionConfiguration on x",
-    )
-    shell.world.faults.inject_aws("lambda", "GetFunctionConfiguration", denied, times=10)
-    assert_one_line_error(shell.tenon("plan"), "plan", "AWS denies lambda:GetFunctionConfiguration", "docs/cli.md")
 
 
 def test_invalid_files_are_rejected(tmp_path: Path) -> None:

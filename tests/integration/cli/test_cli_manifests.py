@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from infra.cluster.kubernetes import webhook_configuration
-from tests.e2e.cli.conftest import call
+from infra import webhook_configuration
+from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
     from pathlib import Path
