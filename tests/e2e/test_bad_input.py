@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.kubernetes import kinds
 from local.world import sample_objects
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from local.world import World
@@ -26,7 +26,7 @@ def the_rest_goes_on(world: World) -> None:
 
 
 def events_on(world: World, name: str) -> list[str]:
-    return [e["message"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["name"] == name]
+    return [event["message"] for event in events(world, name=name)]
 
 
 def test_a_provisioner_with_an_unknown_operator_gets_an_error_that_names_it(spot_default: World) -> None:

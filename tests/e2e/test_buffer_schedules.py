@@ -11,6 +11,7 @@ import pytest
 from local.world import Options, World, sample_objects
 from shared.api import labels as names
 from shared.api.capacity_buffer import PROVISIONING, READY_FOR_PROVISIONING
+from tests.e2e.world_state import capacity_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,14 +55,8 @@ def run_to(world: World, moment: datetime) -> None:
     world.run_for(moment - world.clock.now())
 
 
-def stored(world: World, name: str) -> Json:
-    return world.store.get(
-        world.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"), name, namespace="default"
-    )
-
-
 def reason(world: World, name: str, type_: str = PROVISIONING) -> str:
-    conditions = {c["type"]: c["reason"] for c in stored(world, name)["status"]["conditions"]}
+    conditions = {c["type"]: c["reason"] for c in capacity_buffer(world, name)["status"]["conditions"]}
     return str(conditions[type_])
 
 
@@ -115,7 +110,7 @@ def test_pods_of_the_rush_run_at_once_and_their_nodes_stay_after_the_window(
         world.clock.skip_to(datetime.combine(monday, time(17, 58), zone))
         run_to(world, datetime.combine(monday, time(18, 5), zone))
         assert len(world.pods(phase="Running")) == 8
-        assert stored(world, "rush")["status"]["replicas"] == 0
+        assert capacity_buffer(world, "rush")["status"]["replicas"] == 0
 
 
 @pytest.mark.long
@@ -156,7 +151,7 @@ def test_two_windows_and_chunks_for_the_time_between(world: World) -> None:
     world.clock.skip_to(datetime(2026, 11, 23, 8, 50, tzinfo=UTC))
     for minute in (-6, 2, 5, 8):
         run_to(world, datetime(2026, 11, 23, 9, tzinfo=UTC) + minute * MINUTE)
-        seen[minute] = stored(world, "web")["status"]["replicas"]
+        seen[minute] = capacity_buffer(world, "web")["status"]["replicas"]
     assert seen == {-6: 1, 2: 8, 5: 4, 8: 1}
 
 
@@ -165,7 +160,7 @@ def test_an_annotation_that_cannot_be_read_is_named_and_buys_nothing(world: Worl
     world.run_for(3 * MINUTE)
     assert reason(world, "web", READY_FOR_PROVISIONING) == "ResolutionFailed"
     (message,) = (
-        c["message"] for c in stored(world, "web")["status"]["conditions"] if c["reason"] == "ResolutionFailed"
+        c["message"] for c in capacity_buffer(world, "web")["status"]["conditions"] if c["reason"] == "ResolutionFailed"
     )
     assert message.startswith('metadata.annotations[tenon.sh/schedule]: "every morning" is no window; allowed is')
     assert reason(world, "whole") == "FitsExistingCapacity"

@@ -11,10 +11,10 @@ import pytest
 
 from cli.status import deployment
 from local.faults import Fault
-from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.api.capacity_buffer import READY_FOR_PROVISIONING
 from shared.api.labels import ALARM_UNTIL, EVENT_UNTIL, QUEUE_CHUNKS, QUEUE_UNTIL
+from tests.e2e.world_state import capacity_buffer, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,24 +55,23 @@ def world(load: Callable[[str], list[Json]]) -> Iterator[World]:
         world.apply([sample_objects.node_class(world), pool, sample_objects.deployment("web", 0, REQUESTS)])
         world.apply(load("capacity-buffer-signals.yaml"))
         world.run_for(3 * MINUTE)
-        assert [stored(world, name)["status"]["replicas"] for name in ("orders", "checkout", "campaign")] == [0, 0, 0]
+        assert [capacity_buffer(world, name)["status"]["replicas"] for name in ("orders", "checkout", "campaign")] == [
+            0,
+            0,
+            0,
+        ]
         assert world.nodes() == []
         yield world
         assert [failure for failure in world.failures() if "Crash: " not in failure] == []
 
 
-def stored(world: World, name: str) -> Json:
-    store = world.store
-    return store.get(store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"), name, namespace="default")
-
-
 def annotations_of(world: World, name: str) -> dict[str, str]:
-    values: dict[str, str] = stored(world, name)["metadata"]["annotations"]
+    values: dict[str, str] = capacity_buffer(world, name)["metadata"]["annotations"]
     return values
 
 
 def chunks(world: World, name: str) -> int:
-    return int(stored(world, name)["status"]["replicas"])
+    return int(capacity_buffer(world, name)["status"]["replicas"])
 
 
 def buffer(name: str, **of_tenon: str) -> Json:
@@ -103,8 +102,7 @@ def first_claim(world: World, since: datetime) -> timedelta:
 
 
 def warnings(world: World, name: str) -> list[Json]:
-    about = [e for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["name"] == name]
-    return [e for e in about if e["reason"] == "DemandUnknown"]
+    return events(world, "DemandUnknown", name=name)
 
 
 def reads(world: World) -> int:
@@ -161,7 +159,7 @@ def test_nothing_is_written_while_nothing_changes(world: World) -> None:
     versions = set()
     for _ in range(40):
         world.run_for(30 * SECOND)
-        metadata = stored(world, "orders")["metadata"]
+        metadata = capacity_buffer(world, "orders")["metadata"]
         versions.add(metadata["annotations"][QUEUE_UNTIL])
     assert len(versions) <= 6  # twenty minutes, renewed every four to five
 
@@ -304,7 +302,7 @@ def test_a_source_that_isnt_named_or_doesnt_exist_is_said_on_its_buffer_and_the_
 
 
 def ready(world: World, name: str) -> tuple[str, str, str]:
-    conditions = {c["type"]: c for c in stored(world, name)["status"]["conditions"]}
+    conditions = {c["type"]: c for c in capacity_buffer(world, name)["status"]["conditions"]}
     current = conditions[READY_FOR_PROVISIONING]
     return current["status"], current["reason"], current.get("message", "")
 

@@ -11,6 +11,7 @@ from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.api.capacity_buffer import PROVISIONING, READY_FOR_PROVISIONING
 from shared.api.labels import PLANNED_PODS, PODS_NOT_NOMINATED_TAINT
+from tests.e2e.world_state import capacity_buffer, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,13 +58,8 @@ def start(world: World, *objects: Json, replicas: int = 1, **pool: Any) -> None:
     world.run_for(5 * MINUTE)
 
 
-def stored(world: World, name: str = "warm") -> Json:
-    store = world.store
-    return store.get(store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"), name, namespace="default")
-
-
 def condition(world: World, type_: str, name: str = "warm") -> tuple[str, str, str]:
-    conditions = {c["type"]: c for c in stored(world, name).get("status", {}).get("conditions", [])}
+    conditions = {c["type"]: c for c in capacity_buffer(world, name).get("status", {}).get("conditions", [])}
     current = conditions.get(type_, {})
     return current.get("status", ""), current.get("reason", ""), current.get("message", "")
 
@@ -72,22 +68,18 @@ def is_whole(world: World) -> bool:
     return condition(world, PROVISIONING)[:2] == ("True", "FitsExistingCapacity")
 
 
-def running(world: World) -> int:
-    return sum(not p["metadata"].get("deletionTimestamp") for p in world.pods(phase="Running"))
-
-
 def test_pods_run_within_seconds_in_the_room_of_a_buffer_which_is_then_bought_again(
     world: World, load: Callable[[str], list[Json]]
 ) -> None:
     world.apply([sample_objects.node_class(world), sample_objects.node_pool(ON_DEMAND)])
     world.apply(load("capacity-buffer.yaml"))
-    world.run_until(lambda: condition(world, PROVISIONING, "web")[0] == "True" and running(world) == 1)
+    world.run_until(lambda: condition(world, PROVISIONING, "web")[0] == "True" and len(running(world)) == 1)
     claims = {c["metadata"]["name"] for c in world.claims()}
     nodes = {n["metadata"]["name"] for n in world.nodes()}
 
     world.scale("default", "web", 6)
     since = world.clock.now()
-    world.run_until(lambda: running(world) == 6)
+    world.run_until(lambda: len(running(world)) == 6)
     # By the timeline: a run ends only when the function that buys new room does.
     assert max(event.at for event in world.timeline.of("pod running")) - since <= timedelta(seconds=3)
     assert {p["spec"]["nodeName"] for p in world.pods(phase="Running")} <= nodes
@@ -106,7 +98,7 @@ def test_pods_run_within_seconds_in_the_room_of_a_buffer_which_is_then_bought_ag
         "FitsExistingCapacity",
         "all 5 chunks fit on existing nodes",
     )
-    assert stored(world, "web")["status"]["replicas"] == 5
+    assert capacity_buffer(world, "web")["status"]["replicas"] == 5
     assert not world.failures()
 
 
@@ -121,23 +113,23 @@ def test_a_buffer_is_whole_as_soon_as_its_node_is_initialized(world: World) -> N
 
 def test_a_percentage_follows_the_deployment_and_what_is_scaled_in_frees_its_nodes(world: World) -> None:
     start(world, buffer(**WEB, percentage=50), replicas=4)
-    assert stored(world)["status"]["replicas"] == 2
+    assert capacity_buffer(world, "warm")["status"]["replicas"] == 2
     assert is_whole(world)
     world.scale("default", "web", 20)
     world.run_for(5 * MINUTE)
-    assert stored(world)["status"]["replicas"] == 10
+    assert capacity_buffer(world, "warm")["status"]["replicas"] == 10
     assert is_whole(world)
     large = len(world.nodes())
     world.scale("default", "web", 2)
     world.run_for(10 * MINUTE)
-    assert stored(world)["status"]["replicas"] == 1
+    assert capacity_buffer(world, "warm")["status"]["replicas"] == 1
     assert is_whole(world)
     assert len(world.nodes()) < large
 
 
 def test_limits_say_how_many_chunks_there_are(world: World) -> None:
     start(world, pod_template(), buffer(podTemplateRef={"name": "web"}, limits={"cpu": "4"}), replicas=0)
-    status = stored(world)["status"]
+    status = capacity_buffer(world, "warm")["status"]
     assert (status["replicas"], status["podTemplateRef"]) == (4, {"name": "web"})
     assert status["podTemplateGeneration"] == 1
     assert status["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
@@ -156,10 +148,10 @@ def test_the_nodes_of_a_deleted_buffer_go(world: World) -> None:
 
 def test_at_the_limits_of_a_nodepool_pods_come_before_chunks(world: World) -> None:
     start(world, buffer(**WEB, replicas=6), replicas=3, limits={"cpu": "8"})
-    assert running(world) == 3
+    assert len(running(world)) == 3
     world.scale("default", "web", 6)
     world.run_for(3 * MINUTE)
-    assert running(world) == 6
+    assert len(running(world)) == 6
     status, reason, message = condition(world, PROVISIONING)
     assert (status, reason) == ("False", "RequiresNewCapacity")
     assert "limit" in message
@@ -203,7 +195,7 @@ def test_chunks_that_no_nodepool_takes_are_said_and_launch_nothing(world: World)
 def test_a_buffer_of_another_strategy_is_left_alone(world: World) -> None:
     static = buffer(**WEB, replicas=5, provisioningStrategy="buffer.x-k8s.io/static-capacity")
     start(world, static, replicas=0)
-    assert "status" not in stored(world)
+    assert "status" not in capacity_buffer(world, "warm")
     assert world.nodes() == []
 
 
@@ -248,7 +240,10 @@ def test_a_changed_template_and_number_are_followed(world: World) -> None:
     before = sum(int(n["status"]["capacity"]["cpu"]) for n in world.nodes())
     world.apply([pod_template({"cpu": "400m"}), buffer(podTemplateRef={"name": "web"}, replicas=3)])
     world.run_for(10 * MINUTE)
-    assert (stored(world)["status"]["podTemplateGeneration"], stored(world)["status"]["replicas"]) == (2, 3)
+    assert (
+        capacity_buffer(world, "warm")["status"]["podTemplateGeneration"],
+        capacity_buffer(world, "warm")["status"]["replicas"],
+    ) == (2, 3)
     assert is_whole(world)
     assert 0 < sum(int(n["status"]["capacity"]["cpu"]) for n in world.nodes()) < before
 
@@ -268,7 +263,7 @@ def test_a_buffer_that_is_deleted_at_once_leaves_no_node(world: World) -> None:
 def test_a_cluster_without_the_kind_works(world: World) -> None:
     world.store.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, NAME)
     start(world, replicas=3)
-    assert running(world) == 3
+    assert len(running(world)) == 3
     assert not world.failures()
 
 

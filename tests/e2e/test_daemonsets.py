@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from local.kubernetes import kinds
 from local.world.sample_objects import daemon_set, deployment
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from local.world import World
@@ -60,7 +60,7 @@ def test_a_daemon_set_whose_device_no_node_has_is_named_once_and_blocks_nothing(
     world.run_for(timedelta(minutes=12))
     assert len(world.timeline.of("claim created")) == nodes
     assert {p["metadata"]["labels"]["app"] for p in world.pods(phase="Running")} == {"web", "logs"}
-    (event,) = [e for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["kind"] == "DaemonSet"]
+    (event,) = events(world, kind="DaemonSet")
     assert (event["reason"], event["type"], event["count"]) == ("DaemonSetIgnored", "Warning", 1)
     assert (event["involvedObject"]["name"], event["metadata"]["namespace"]) == ("sampler", "default")
     assert event["message"] == (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from local.faults import Fault
 from local.kubernetes import kinds
 from shared.base import aws
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from local.world import World
 
 QUEUE_ANNOTATION = "tenon.sh/disruption"
-
-
-def running(world: World) -> int:
-    return len([p for p in world.pods(phase="Running") if p["metadata"]["namespace"] == "default"])
 
 
 def types(world: World) -> list[str]:
@@ -63,16 +60,16 @@ def test_nodes_are_removed_with_their_pods_and_the_last_pod_ends_on_the_cheapest
     with_consolidation(world, load)
     world.scale("default", "inflate", 12)
     world.run_until_idle()
-    assert running(world) == 12
+    assert len(running(world)) == 12
 
     world.scale("default", "inflate", 5)
     world.run_until_idle()
-    assert running(world) == 5
+    assert len(running(world)) == 5
     assert len(world.nodes()) <= 3
 
     world.scale("default", "inflate", 1)
     world.run_until_idle()
-    assert running(world) == 1
+    assert len(running(world)) == 1
     assert types(world) == ["c5.large"]
     assert len(world.instances()) == len(world.claims()) == 1
     reasons = {row["reason"]["S"] for row in decisions(world) if row["outcome"]["S"] == "taken"}
@@ -95,10 +92,10 @@ def test_a_pod_disruption_budget_holds_during_consolidation(
     }
     world.apply(budget)
     world.scale("default", "inflate", 4)
-    world.run_until(lambda: running(world) == 4)
+    world.run_until(lambda: len(running(world)) == 4)
     since = len(world.timeline.all)
     world.run_until_idle()
-    assert running(world) == 4
+    assert len(running(world)) == 4
     assert least_running(world, "inflate", since) >= 3
     prices = {"c5.large": 0.085, "m5.large": 0.096, "m5.xlarge": 0.192}
     assert sum(prices[t] for t in types(world)) <= 0.192 + 0.085 + 0.001
@@ -141,7 +138,7 @@ def test_an_expired_node_is_replaced_before_it_is_deleted(
     world.apply([d for d in load("v1.yaml") if d["kind"] == "EC2NodeClass"])
     aged(world, expireAfter="20m")
     world.scale("default", "inflate", 1)
-    world.run_until(lambda: running(world) == 1)
+    world.run_until(lambda: len(running(world)) == 1)
     (first,) = world.claims()
     world.run_until(lambda: any(h.type == "claim terminating" for h in world.timeline.all), limit=timedelta(minutes=30))
     leaving = next(h for h in world.timeline.all if h.type == "claim terminating")
@@ -151,7 +148,7 @@ def test_an_expired_node_is_replaced_before_it_is_deleted(
     initialized = [h for h in world.timeline.of("claim initialized") if h.name != first["metadata"]["name"]]
     assert len(initialized) == 1
     assert initialized[0].at <= leaving.at
-    world.run_until(lambda: running(world) == 1 and len(world.nodes()) == 1)
+    world.run_until(lambda: len(running(world)) == 1 and len(world.nodes()) == 1)
 
 
 def test_drifted_nodes_are_replaced_one_after_the_other_within_budgets(
@@ -166,7 +163,7 @@ def test_drifted_nodes_are_replaced_one_after_the_other_within_budgets(
     pool = world.store.kind("karpenter.sh/v1", "NodePool")
     world.store.patch(pool, "aged", {"spec": {"template": {"metadata": {"labels": {"team": "new"}}}}})
     world.run_until(lambda: not old & {c["metadata"]["name"] for c in world.claims()})
-    world.run_until(lambda: running(world) == 2)
+    world.run_until(lambda: len(running(world)) == 2)
     assert {n["metadata"]["labels"].get("team") for n in world.nodes()} == {"new"}
 
 
@@ -188,7 +185,7 @@ def test_a_replacement_that_is_never_launched_rolls_the_command_back(
     assert not world.store.get(kinds.NODES, name)["spec"].get("taints")
     (claim,) = [c for c in world.claims() if c["status"].get("nodeName") == name]
     assert "DisruptionReason" not in {c["type"] for c in claim["status"]["conditions"]}
-    assert running(world) == 1
+    assert len(running(world)) == 1
     events = {(e["reason"], e["involvedObject"]["name"]) for e in world.store.list(kinds.EVENTS)}
     assert ("DisruptionUndone", claim["metadata"]["name"]) in events
     assert "undone" in {row["outcome"]["S"] for row in decisions(world) if row["node"]["S"] == name}
@@ -202,9 +199,9 @@ def test_a_crash_between_any_two_calls_leaves_no_taint_and_launches_nothing_twic
     replacing = {"kubernetes POST nodeclaims", "kubernetes DELETE nodeclaims/NAME", "ec2 CreateFleet"}
     for _ in range(6):
         world.scale("default", "inflate", 3)
-        world.run_until(lambda: running(world) == 3)
+        world.run_until(lambda: len(running(world)) == 3)
         world.scale("default", "inflate", 1)
-        world.run_until(lambda: types(world) == ["c5.large"] and running(world) == 1)
+        world.run_until(lambda: types(world) == ["c5.large"] and len(running(world)) == 1)
         if {(call, "after") for call in replacing} <= cuts.tried and not cuts.remaining:
             break
         world.scale("default", "inflate", 0)
@@ -212,7 +209,7 @@ def test_a_crash_between_any_two_calls_leaves_no_taint_and_launches_nothing_twic
     assert {(call, "after") for call in replacing} <= cuts.tried
     world.faults.clear()
     world.run_until_idle()
-    assert running(world) == 1
+    assert len(running(world)) == 1
     assert len(world.instances()) == len(world.claims()) == len(world.nodes())
     assert not [t for n in world.nodes() for t in n["spec"].get("taints", [])]
     assert not [c for c in world.claims() if QUEUE_ANNOTATION in c["metadata"].get("annotations", {})]

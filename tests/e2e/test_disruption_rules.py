@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
 from local.world import sample_objects
 from shared.base import aws, decision_log
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,19 +36,11 @@ def start(world: World, load: Load, node_pool: dict[str, Any], *, replicas: int)
     world.apply(node_pool)
     world.apply([d for d in load("spot-default.yaml") if d["kind"] == "Deployment"])
     world.scale("default", "inflate", replicas)
-    world.run_until(lambda: running(world) == replicas)
+    world.run_until(lambda: len(running(world)) == replicas)
 
 
-def running(world: World) -> int:
-    return len([p for p in world.pods(phase="Running") if p["metadata"]["namespace"] == "default"])
-
-
-def events(world: World, reason: str, name: str = "") -> list[str]:
-    return [
-        e["message"]
-        for e in world.store.list(kinds.EVENTS)
-        if e["reason"] == reason and name in ("", e["involvedObject"]["name"])
-    ]
+def messages(world: World, reason: str, name: str = "") -> list[str]:
+    return [event["message"] for event in messages(world, reason, name=name)]
 
 
 def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
@@ -90,15 +82,15 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     start(world, load, node_pool, replicas=1)
     (first,) = world.nodes()
     name = first["metadata"]["name"]
-    world.run_until(lambda: bool(events(world, "DisruptionBlocked", name)), limit=timedelta(minutes=30))
-    assert "budgets" in events(world, "DisruptionBlocked", name)[0]
+    world.run_until(lambda: bool(messages(world, "DisruptionBlocked", name)), limit=timedelta(minutes=30))
+    assert "budgets" in messages(world, "DisruptionBlocked", name)[0]
     refused = log(world, name)[0]
     assert (refused.outcome, refused.reason, refused.blocked_by) == ("refused", "Expired", "NodePool default")
     world.run_until(lambda: world.clock.now() >= opens - timedelta(seconds=5))
     assert world.timeline.of("claim terminating") == []
     world.run_until(lambda: bool(world.timeline.of("claim terminating")), limit=timedelta(minutes=10))
     assert world.timeline.of("claim terminating")[0].at >= opens
-    world.run_until(lambda: running(world) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
+    world.run_until(lambda: len(running(world)) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
 def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_reported(world: World, load: Load) -> None:
@@ -108,10 +100,10 @@ def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_repo
     world.apply(pool(disruption={**disruption, "budgets": [bad]}))
     nodes = len(world.nodes())
     world.scale("default", "inflate", 9)
-    world.run_until(lambda: running(world) == 9)
+    world.run_until(lambda: len(running(world)) == 9)
     assert len(world.nodes()) > nodes
     world.scale("default", "inflate", 0)
-    world.run_until(lambda: running(world) == 0)
+    world.run_until(lambda: len(running(world)) == 0)
     world.run_for(timedelta(minutes=10))
     assert len(world.nodes()) > nodes
     assert world.timeline.of("claim terminating") == []
@@ -120,7 +112,7 @@ def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_repo
     assert conditions["Ready"]["status"] == "True"
     assert conditions["DisruptionBudgetsValid"]["status"] == "False"
     assert "spec.disruption.budgets[0].schedule" in conditions["DisruptionBudgetsValid"]["message"]
-    assert "no node of the NodePool is disrupted" in events(world, "InvalidDisruptionBudget")[0]
+    assert "no node of the NodePool is disrupted" in messages(world, "InvalidDisruptionBudget")[0]
     world.apply(pool(disruption=disruption))
     world.run_until(lambda: not world.nodes())
     assert world.failures() == []

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.aws import backends
-from local.kubernetes import kinds
 from local.world import World, sample_objects
 from shared.api import labels as names
-from tests.e2e.cli.conftest import CLUSTER, Shell
+from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +68,9 @@ def test_nodes_are_launched_in_another_zone_without_a_failed_call(shell: Shell) 
         assert len(chosen) == 3
         assert zone not in chosen
         assert all(not call.errors for call in world.aws.fleets.calls[calls:])
-        events = [e for e in world.store.list(kinds.EVENTS) if e["reason"] == "FewFreeAddresses"]
-        assert any(f"{subnet} in {zone} has 3 free addresses" in e["message"] for e in events)
-        assert f"{subnet} in {zone} has 3 free addresses" in shell.tenon("explain", "nodepool", "default").out
+        few = events(world, "FewFreeAddresses")
+        assert any(f"{subnet} in {zone} has 3 free addresses" in e["message"] for e in few)
+        assert f"{subnet} in {zone} has 3 free addresses" in desk.tenon("explain", "nodepool", "default").out
     world.run_for(6 * MINUTE)
     assert "free addresses" not in shell.tenon("explain", "nodepool", "default").out
     assert zone in new_zones(world, 6)

@@ -10,16 +10,13 @@ import pytest
 from local.world import World, sample_objects
 from local.world.sample_objects import deployment
 from shared.launch.fleet.batching import FEW_CALLS
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 SPOT_AMD64 = {"karpenter.sh/capacity-type": ["spot"], "kubernetes.io/arch": ["amd64"]}
 BOTH = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
-
-
-def running(world: World) -> int:
-    return len(world.pods(phase="Running"))
 
 
 def fleet_calls(world: World) -> int:
@@ -81,7 +78,7 @@ def test_a_thousand_pods_of_one_deployment_take_no_more_calls_than_the_burst(
 ) -> None:
     pend(world, load("spot-default.yaml"), [deployment("web", 1000, {"cpu": "500m", "memory": "1Gi"})])
     pool(world, BOTH)
-    world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
+    world.run_until(lambda: len(running(world)) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= FEW_CALLS
     assert len(world.instances()) == claims_of_first_plan(world)
     no_node_is_for_nothing(world)
@@ -98,7 +95,7 @@ def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(
         [deployment(f"web-{i}", 50, {"cpu": cpu, "memory": memory}) for i, (cpu, memory) in enumerate(sizes)],
     )
     pool(world, BOTH)
-    world.run_until(lambda: running(world) == 1000, limit=timedelta(minutes=10))
+    world.run_until(lambda: len(running(world)) == 1000, limit=timedelta(minutes=10))
     assert fleet_calls(world) <= 10
     # A node may come up with less room than planned, or kube-scheduler may bind another pod first: the pods that find
     # no room on their own node get further nodes (consolidation joins them later).
@@ -110,13 +107,13 @@ def test_when_a_zone_has_no_capacity_the_pods_run_in_another_within_one_more_rou
     world = spot_default
     pool(world, BOTH)
     world.scale("default", "inflate", 3)
-    world.run_until(lambda: running(world) == 3, limit=timedelta(minutes=5))
+    world.run_until(lambda: len(running(world)) == 3, limit=timedelta(minutes=5))
     (best,) = {i.availability_zone for i in world.instances()}
     before = fleet_calls(world)
     for capacity_type in ("spot", "on-demand"):
         world.aws.capacity.set(capacity_type, "*", best, 0)
     world.scale("default", "inflate", 12)
-    world.run_until(lambda: running(world) == 12, limit=timedelta(minutes=5))
+    world.run_until(lambda: len(running(world)) == 12, limit=timedelta(minutes=5))
     new = [i.availability_zone for i in world.instances()[-1:]]
     assert best not in new
     assert fleet_calls(world) - before <= 2
@@ -127,7 +124,7 @@ def test_without_spot_capacity_the_pods_run_on_demand_where_that_is_allowed(spot
     pool(world, BOTH)
     world.aws.capacity.set("spot", "*", "*", 0)
     world.scale("default", "inflate", 5)
-    world.run_until(lambda: running(world) == 5, limit=timedelta(minutes=5))
+    world.run_until(lambda: len(running(world)) == 5, limit=timedelta(minutes=5))
     bought = {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()}
     assert bought == {"on-demand"}
     assert world.failures() == []
@@ -141,7 +138,7 @@ def test_a_region_with_few_zones_or_types_does_as_well(
         world.apply(load("spot-default.yaml"))
         world.scale("default", "inflate", 5)
         world.run_until_idle()
-        assert running(world) == 5
+        assert len(running(world)) == 5
         names = {f"{region}{letter}" for letter in "abc"[:zones]}
         assert {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in world.nodes()} <= names
         world.scale("default", "inflate", 0)

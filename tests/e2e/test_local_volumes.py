@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.world.sample_objects import deployment, node_class, node_pool
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -53,10 +54,6 @@ def events(world: World, kind: str, reason: str) -> set[str]:
         and e["reason"] == reason
         and (e.get("source") or {}).get("component") == "tenon"
     }
-
-
-def running(world: World, app: str) -> list[Obj]:
-    return [p for p in world.pods(phase="Running") if p["metadata"]["labels"]["app"] == app]
 
 
 def test_the_node_of_a_local_volume_stays_and_nothing_is_bought_once_it_is_gone(world: World) -> None:

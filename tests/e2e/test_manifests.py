@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from local.kubernetes import kinds
 from local.world import World
 from local.world.options import Options
 from local.world.sample_objects import deployment
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def labels_of(world: World, name: str) -> list[str]:
 
 
 def events_on(world: World, name: str) -> list[str]:
-    return [e["message"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["name"] == name]
+    return [event["message"] for event in events(world, name=name)]
 
 
 def all_run(world: World, pods: int) -> None:

@@ -25,6 +25,7 @@ from tests.e2e.node_groups import (
     sizes,
     two_nodes,
 )
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +111,7 @@ def test_a_node_whose_instance_cannot_be_terminated_takes_pods_again(world: Worl
     world.faults.inject_aws("auto-scaling", "TerminateInstanceInAutoScalingGroup", denied, times=1000)
 
     def is_given_up() -> bool:
-        messages = [e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "ScaleDownFailed"]
+        messages = [e["message"] for e in events(world, "ScaleDownFailed")]
         return any("its instance couldn't be terminated" in message for message in messages)
 
     world.run_until(is_given_up, limit=30 * MINUTE)

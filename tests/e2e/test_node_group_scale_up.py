@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.kubelets.behavior import MachineBehavior
-from local.kubernetes import kinds
 from local.world import World, sample_objects
 from tests.e2e.node_groups import (
     LARGE,
@@ -21,6 +20,7 @@ from tests.e2e.node_groups import (
     scaling,
     sizes,
 )
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,7 +192,7 @@ def test_a_pod_that_no_group_can_run_is_told_so_once(world: World) -> None:
     group = managed_node_group(world)
     world.apply(sample_objects.deployment("huge", 1, {"cpu": "64"}))
     world.run_for(timedelta(minutes=5))
-    (event,) = (e for e in world.store.list(kinds.EVENTS) if e["reason"] == "NotTriggerScaleUp")
+    (event,) = events(world, "NotTriggerScaleUp")
     assert event["message"].startswith("pod didn't trigger scale-up: ")
     assert f"node group {group}" in event["message"]
     assert sizes(group)[1] == 0

@@ -10,6 +10,7 @@ import pytest
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.api.labels import INSTANCE_TYPE
+from tests.e2e.world_state import events, running
 from tests.unit.instance_types.node_overlays import manifest
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ def types_of_nodes(world: World) -> list[str]:
     return [n["metadata"]["labels"][INSTANCE_TYPE] for n in world.nodes()]
 
 
-def running(world: World) -> int:
-    return sum(not p["metadata"].get("deletionTimestamp") for p in world.pods(phase="Running"))
-
-
 def delete(world: World, name: str) -> None:
     world.store.delete(world.store.kind(*OVERLAY), name)
 
@@ -70,7 +67,7 @@ def drifted(world: World) -> list[str]:
 
 def test_an_overlay_decides_what_is_launched_and_consolidation_follows_it(world: World) -> None:
     start(world, DISCOUNT)
-    world.run_until(lambda: running(world) == 1)
+    world.run_until(lambda: len(running(world)) == 1)
     assert types_of_nodes(world) == [DEAREST]
     assert ready(world, "discount") == ("True", "Ready")
     world.run_for(5 * MINUTE)
@@ -78,11 +75,11 @@ def test_an_overlay_decides_what_is_launched_and_consolidation_follows_it(world:
 
     delete(world, "discount")
     world.run_until(lambda: types_of_nodes(world) == [CHEAPEST], limit=120 * MINUTE)
-    assert running(world) == 1
+    assert len(running(world)) == 1
 
     world.apply(DISCOUNT)
     world.run_until(lambda: types_of_nodes(world) == [DEAREST], limit=120 * MINUTE)
-    assert running(world) == 1
+    assert len(running(world)) == 1
     reasons = {e.details.get("reason") for e in world.timeline.of("claim deleted")}
     assert not drifted(world)
     assert "Drifted" not in reasons
@@ -101,9 +98,9 @@ def test_of_two_overlays_that_conflict_one_says_so_until_the_conflict_is_gone(wo
         "Ready": ("False", "Conflict", message),
     }
     assert ready(world, "discount") == ("True", "Ready")
-    events = [e for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["name"] == "base"]
-    assert {(e["type"], e["reason"], e["message"]) for e in events} == {("Warning", "Conflict", message)}
-    world.run_until(lambda: running(world) == 1)
+    about_base = events(world, name="base")
+    assert {(e["type"], e["reason"], e["message"]) for e in about_base} == {("Warning", "Conflict", message)}
+    world.run_until(lambda: len(running(world)) == 1)
     assert types_of_nodes(world) == [DEAREST]
 
     world.apply(manifest("base", price="1.0", weight=1))
@@ -117,7 +114,7 @@ def test_of_two_overlays_that_conflict_one_says_so_until_the_conflict_is_gone(wo
 
 def test_an_overlay_that_is_invalid_names_its_field_and_changes_nothing(world: World) -> None:
     start(world, manifest("typo", ("karpenter.sh/capacity-type", "In", ["cheap"]), price="0.01"), DISCOUNT)
-    world.run_until(lambda: running(world) == 1)
+    world.run_until(lambda: len(running(world)) == 1)
     status, reason, message = conditions(world, "typo")["Ready"]
     assert (status, reason) == ("False", "Invalid")
     assert message.startswith('spec.requirements[0].values: ["cheap"] matches no node')
@@ -140,7 +137,7 @@ def test_pods_get_nodes_for_a_resource_that_only_an_overlay_knows_and_run_when_i
         world.store.patch(
             kinds.NODES, name, {"status": {"allocatable": status, "capacity": status}}, subresource="status"
         )
-    world.run_until(lambda: running(world) == 3, limit=3 * MINUTE)
+    world.run_until(lambda: len(running(world)) == 3, limit=3 * MINUTE)
     assert len(world.claims()) == 2
     assert not world.failures()
 
@@ -148,7 +145,7 @@ def test_pods_get_nodes_for_a_resource_that_only_an_overlay_knows_and_run_when_i
 def test_a_cluster_without_the_kind_works(world: World) -> None:
     world.store.delete(kinds.CUSTOM_RESOURCE_DEFINITIONS, "nodeoverlays.karpenter.sh")
     start(world)
-    world.run_until(lambda: running(world) == 1)
+    world.run_until(lambda: len(running(world)) == 1)
     world.run_for(2 * MINUTE)
     assert types_of_nodes(world) == [CHEAPEST]
     assert not world.failures()

@@ -12,14 +12,14 @@ from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.cluster.lease import lease_name
-from tests.e2e.cli.conftest import Shell
-from tests.e2e.interruptions.environment import deployment, event, fill, health, instance_of, nodes_of, send
+from tests.e2e.cli.conftest import Desk
+from tests.e2e.interruptions.rig import deployment, event, fill, health, instance_of, nodes_of, send
+from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from local.kubernetes.objects import Obj
 
 POOL = ("karpenter.sh/v1", "NodePool")
 LEASE = lease_name("demo")
@@ -68,17 +68,9 @@ def standing(world: World) -> set[str]:
     return {n["metadata"]["name"] for n in world.nodes() if not n["metadata"].get("deletionTimestamp")}
 
 
-def messages(world: World, reason: str, kind: str) -> list[Obj]:
-    return [e for e in world.store.list(kinds.EVENTS) if e["reason"] == reason and e["involvedObject"]["kind"] == kind]
-
-
 def condition(world: World, name: str = "default") -> dict[str, Any] | None:
     status = world.store.get(world.store.kind(*POOL), name).get("status", {})
     return next((c for c in status.get("conditions", []) if c["type"] == "Paused"), None)
-
-
-def running(world: World) -> int:
-    return len(world.pods(phase="Running"))
 
 
 def expect_nothing_failed(world: World) -> None:
@@ -109,24 +101,24 @@ def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(shell
     waiting = [p for p in world.pods() if p["metadata"]["name"].startswith("big") and not p["spec"].get("nodeName")]
     assert waiting
     pending = {p["metadata"]["name"] for p in waiting}
-    events = [e for e in messages(world, "FailedScheduling", "Pod") if "the cluster is paused" in e["message"]]
-    assert {e["involvedObject"]["name"] for e in events} == pending
-    assert all("by kubernetes-admin" in e["message"] and "incident 4711" in e["message"] for e in events)
-    assert len(events) == len(pending)  # one object each, whose count grows at most every five minutes
-    assert max(e["count"] for e in events) <= 13
+    waits = [e for e in events(world, "FailedScheduling", kind="Pod") if "the cluster is paused" in e["message"]]
+    assert {e["involvedObject"]["name"] for e in waits} == pending
+    assert all("by kubernetes-admin" in e["message"] and "incident 4711" in e["message"] for e in waits)
+    assert len(waits) == len(pending)  # one object each, whose count grows at most every five minutes
+    assert max(e["count"] for e in waits) <= 13
     stated = condition(world)
     assert stated is not None
     assert stated["status"] == "True"
     assert "incident 4711" in stated["message"]
-    (said,) = messages(world, "Paused", "NodePool")
+    (said,) = events(world, "Paused", kind="NodePool")
     assert said["count"] == 1
 
     resumed = shell.tenon("resume", "demo")
     assert "resumed" in resumed.out
-    world.run_until(lambda: running(world) == 5, limit=timedelta(minutes=10))
+    world.run_until(lambda: len(running(world)) == 5, limit=timedelta(minutes=10))
     world.run_for(timedelta(minutes=30))
     assert condition(world) is None
-    assert messages(world, "Resumed", "NodePool")
+    assert events(world, "Resumed", kind="NodePool")
     assert not before & {i.id for i in world.instances()}
     expect_nothing_failed(world)
 
@@ -170,7 +162,7 @@ def test_maintenance_is_done_when_it_is_near_although_the_cluster_is_paused(shel
     world.run_for(timedelta(minutes=15))
     assert {i.id for i in world.instances()} >= {far}
     assert near not in {i.id for i in world.instances()}
-    assert running(world) == 4
+    assert len(running(world)) == 4
     expect_nothing_failed(world)
 
 
@@ -181,8 +173,8 @@ def test_a_pause_ends_by_itself(shell: Shell) -> None:
     world.apply([deployment("web", 2)])
     world.run_for(timedelta(minutes=55))
     assert not world.claims()
-    world.run_until(lambda: running(world) == 2, limit=timedelta(minutes=10))
-    assert "was not paused" in shell.tenon("resume", "demo").out
+    world.run_until(lambda: len(running(world)) == 2, limit=timedelta(minutes=10))
+    assert "was not paused" in desk.tenon("resume", "demo").out
 
 
 def test_pausing_again_changes_the_end_and_keeps_the_beginning(shell: Shell) -> None:
@@ -208,7 +200,7 @@ def test_a_pause_that_cannot_be_read_counts_and_says_so(shell: Shell) -> None:
     stated = condition(world)
     assert stated is not None
     assert 'annotation tenon.sh/paused is "until monday"' in stated["message"]
-    assert any("until monday" in e["message"] for e in messages(world, "FailedScheduling", "Pod"))
+    assert any("until monday" in e["message"] for e in events(world, "FailedScheduling", kind="Pod"))
 
 
 def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(shell: Shell) -> None:
@@ -226,8 +218,8 @@ def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(shell
     running_before = len(world.instances())
     world.run_for(timedelta(minutes=10))
     assert len(world.instances()) == running_before <= 1
-    shell.tenon("resume", "demo")
-    world.run_until(lambda: running(world) == 4, limit=timedelta(minutes=10))
+    desk.tenon("resume", "demo")
+    world.run_until(lambda: len(running(world)) == 4, limit=timedelta(minutes=10))
 
 
 def test_a_machine_that_does_not_join_stays_while_the_cluster_is_paused(tmp_path: Path) -> None:
@@ -264,7 +256,7 @@ def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(s
     node = min(standing(world))
     assert "frozen for an audit" in shell.tenon("explain", "node", node).out
     world.apply([pool("other")])
-    world.run_until(lambda: running(world) == 10, limit=timedelta(minutes=10))
+    world.run_until(lambda: len(running(world)) == 10, limit=timedelta(minutes=10))
     assert before < {i.id for i in world.instances()}
     assert all(instance_of(world, n["metadata"]["name"]) not in before for n in world.nodes("other"))
     until = world.clock.now() + timedelta(minutes=10)

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 from local.kubernetes import kinds
 from shared.api.decode import node_claim
 from tests.e2e.hostile_bounds import shutdown_delay
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from local.world import World
-
-
-def running(world: World) -> int:
-    return len(world.pods(phase="Running"))
 
 
 def fleet_calls(world: World) -> int:
@@ -28,7 +25,7 @@ def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_defau
     world = spot_default
     world.scale("default", "inflate", 5)
     world.run_until_idle()
-    assert running(world) == 5
+    assert len(running(world)) == 5
     assert 1 <= fleet_calls(world) <= 2
     assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"spot"}
     assert all(n["metadata"]["labels"]["karpenter.sh/initialized"] == "true" for n in world.nodes())
@@ -79,7 +76,7 @@ def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: Wo
     world.run_for(timedelta(seconds=5))
     world.scale("default", "inflate", 4)
     world.run_until_idle()
-    assert running(world) == 4
+    assert len(running(world)) == 4
     assert len(world.claims()) == before
 
 
@@ -92,7 +89,7 @@ def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot
     world.run_until_idle()
     assert {i.id for i in world.instances()} == instances
     assert fleet_calls(world) == calls
-    assert running(world) == 5
+    assert len(running(world)) == 5
 
     world.scale("default", "inflate", 0)
     world.run_until_idle()
@@ -111,13 +108,13 @@ def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhe
     first = {c["metadata"]["name"] for c in world.claims()}
     world.store.delete(claim, min(first))
     world.run_until_idle()
-    assert running(world) == 2
+    assert len(running(world)) == 2
     assert min(first) not in {c["metadata"]["name"] for c in world.claims()}
 
     node = world.nodes()[0]["metadata"]["name"]
     world.store.delete(kinds.NODES, node)
     world.run_until_idle()
-    assert running(world) == 2
+    assert len(running(world)) == 2
     assert node not in {n["metadata"]["name"] for n in world.nodes()}
     assert len(world.instances()) == len(world.claims())
 
@@ -129,7 +126,7 @@ def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> 
     world.store.delete(world.store.kind("karpenter.sh/v1alpha5", "Provisioner"), "default")
     world.run_until(lambda: not world.instances() and not world.nodes(), limit=timedelta(minutes=15))
     assert world.claims() == []
-    assert running(world) == 0
+    assert len(running(world)) == 0
 
 
 def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: World) -> None:
@@ -139,7 +136,7 @@ def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: Wor
     doomed = world.instances()[0]
     world.interrupt_spot([doomed.id])
     world.run_until_idle()
-    assert running(world) == 2
+    assert len(running(world)) == 2
     assert doomed.id not in {i.id for i in world.instances()}
     node = next(
         h.details["node"]
@@ -164,7 +161,7 @@ def test_pods_of_a_team_run_on_its_pools_nodes_alone(
     pools = Counter(n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in world.nodes())
     assert set(pools) == {"team1"}
     assert {n["metadata"]["labels"]["karpenter.sh/capacity-type"] for n in world.nodes()} == {"on-demand"}
-    assert running(world) == 3
+    assert len(running(world)) == 3
 
 
 def test_pods_of_a_class_without_a_provisioner_run_in_the_zones_of_its_volumes(spot_default: World) -> None:

@@ -14,6 +14,7 @@ from local.world import World, sample_objects
 from local.world.sample_objects import budget, daemon_set
 from shared.base import hints
 from tests.e2e.test_forged_hints import forge
+from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -36,18 +37,11 @@ def fill(world: World, nodes: int, *, pool: dict[str, Any] | None = None, **depl
             sample_objects.deployment("web", PODS_ON_NODE * nodes, {"cpu": "900m", "memory": "1Gi"}, **deployment),
         ]
     )
-    world.run_until(lambda: running(world, "web") == PODS_ON_NODE * nodes, limit=10 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == PODS_ON_NODE * nodes, limit=10 * MINUTE)
     world.run_for(2 * MINUTE)
     names = [node["metadata"]["name"] for node in world.nodes()]
     assert len(names) == nodes
     return names
-
-
-def running(world: World, app: str) -> int:
-    return sum(
-        pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]
-        for pod in world.pods(phase="Running")
-    )
 
 
 def evictions(world: World, nodes: Collection[str]) -> int:
@@ -57,8 +51,7 @@ def evictions(world: World, nodes: Collection[str]) -> int:
 
 def failures_to_make_room(world: World) -> list[tuple[str, str]]:
     """The kinds of the objects that have such an event, with its message."""
-    events = (e for e in world.store.list(kinds.EVENTS) if e["reason"] == "FailedMakingRoom")
-    return sorted((e["involvedObject"]["kind"], e["message"]) for e in events)
+    return sorted((e["involvedObject"]["kind"], e["message"]) for e in events(world, "FailedMakingRoom"))
 
 
 def cordoned(world: World) -> list[str]:
@@ -76,11 +69,11 @@ class ReadyPods:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.least = running(world, "web")
+        self.least = len(running(world, "web"))
 
     def run_until(self, condition: Callable[[], bool], *, limit: timedelta) -> None:
         def checked() -> bool:
-            self.least = min(self.least, running(self._world, "web"))
+            self.least = min(self.least, len(running(self._world, "web")))
             return condition()
 
         self._world.run_until(checked, limit=limit)
@@ -93,7 +86,7 @@ def test_a_daemon_set_that_is_added_to_fifty_full_nodes_runs_on_all_within_two_m
     ready_pods = ReadyPods(world)
     world.apply(daemon_set("agent", {"cpu": "500m"}))
     ready_pods.run_until(lambda: nodes <= agents(world), limit=LIMIT)
-    ready_pods.run_until(lambda: running(world, "web") == 200, limit=5 * MINUTE)
+    ready_pods.run_until(lambda: len(running(world, "web")) == 200, limit=5 * MINUTE)
     assert ready_pods.least >= 140
     world.run_for(5 * MINUTE)
     assert nodes <= {node["metadata"]["name"] for node in world.nodes()}
@@ -108,7 +101,7 @@ def test_all_daemons_run_where_a_budget_allows_one_eviction_at_a_time(world: Wor
     ready_pods = ReadyPods(world)
     world.apply(daemon_set("agent", {"cpu": "500m"}))
     ready_pods.run_until(lambda: nodes <= agents(world), limit=15 * MINUTE)
-    ready_pods.run_until(lambda: running(world, "web") == 16, limit=5 * MINUTE)
+    ready_pods.run_until(lambda: len(running(world, "web")) == 16, limit=5 * MINUTE)
     assert ready_pods.least == 15
     assert evictions(world, nodes) == 4
 
@@ -121,7 +114,7 @@ def test_the_room_of_several_evicted_pods_is_not_given_to_their_replacements(wor
         world.store.patch(kinds.PODS, pod["metadata"]["name"], stops, namespace="default")
     world.apply(daemon_set("agent", {"cpu": "1500m"}))
     world.run_until(lambda: nodes <= agents(world), limit=LIMIT)
-    world.run_until(lambda: running(world, "web") == 12, limit=5 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == 12, limit=5 * MINUTE)
     assert evictions(world, nodes) == 6
     world.run_until(lambda: not cordoned(world), limit=MINUTE)
 
@@ -174,7 +167,7 @@ def test_messages_that_arrive_again_evict_no_more(world: World) -> None:
         forge(world, "termination", hints.ROOM_NEEDED, [*nodes, "missing"], source=hints.FUNCTIONS)
         world.run_for(timedelta(seconds=3))
     world.run_until(lambda: set(nodes) <= agents(world), limit=MINUTE)
-    world.run_until(lambda: not cordoned(world) and running(world, "web") == 12, limit=5 * MINUTE)
+    world.run_until(lambda: not cordoned(world) and len(running(world, "web")) == 12, limit=5 * MINUTE)
     assert evictions(world, nodes) == 3
 
 
@@ -187,7 +180,7 @@ def test_a_crash_between_any_two_writes_leaves_no_cordon_and_violates_no_budget(
         name = f"agent-{number}"
         world.apply(daemon_set(name, {"cpu": "900m"}))
         ready_pods.run_until(partial(_runs_everywhere, world, name, nodes), limit=30 * MINUTE)
-        ready_pods.run_until(lambda: running(world, "web") == 16 and not cordoned(world), limit=10 * MINUTE)
+        ready_pods.run_until(lambda: len(running(world, "web")) == 16 and not cordoned(world), limit=10 * MINUTE)
     assert not crashes.remaining
     assert ready_pods.least >= 14
     assert evictions(world, nodes) == 12

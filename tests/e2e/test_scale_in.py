@@ -14,6 +14,7 @@ from shared.cluster.lease import NAMESPACE
 from shared.cluster.lease_record import ANNOTATION
 from shared.disruption import load_history
 from tests.e2e.hostile_bounds import shutdown_delay
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,10 +54,6 @@ def start(world: World, *, budget: str = "10%", consolidate_after: str = "30s") 
 def scale(world: World, replicas: int) -> None:
     for i in range(DEPLOYMENTS):
         world.scale("default", f"web-{i}", replicas)
-
-
-def running(world: World) -> list[dict[str, Any]]:
-    return [p for p in world.pods(phase="Running") if not p["metadata"].get("deletionTimestamp")]
 
 
 def created_pods(world: World, since: int) -> int:

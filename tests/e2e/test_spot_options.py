@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from functions.interruption.interruption_records import PoolNotices, add
-from local.kubernetes import kinds
 from local.world import World, sample_objects
 from shared.api import labels as names
 from shared.base import aws, runtime
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,11 +39,6 @@ def start(world: World, requirements: dict[str, list[str]] = SPOT, **annotations
 def pools(world: World) -> list[tuple[str, str]]:
     """The instance type and zone of each node."""
     return [(n["metadata"]["labels"][names.INSTANCE_TYPE], n["metadata"]["labels"][names.ZONE]) for n in world.nodes()]
-
-
-def events(world: World, reason: str) -> list[dict[str, Any]]:
-    """The events with that reason."""
-    return [e for e in world.store.list(kinds.EVENTS) if e["reason"] == reason]
 
 
 def condition(world: World) -> dict[str, Any] | None:

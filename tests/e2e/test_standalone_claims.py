@@ -10,6 +10,7 @@ import pytest
 from local.kubernetes import kinds
 from local.world import sample_objects
 from shared.api import labels as names
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -40,11 +41,7 @@ def conditions(claim: Obj) -> dict[str, str]:
 
 
 def events_on(world: World, name: str) -> dict[str, str]:
-    return {
-        event["reason"]: event["message"]
-        for event in world.store.list(kinds.EVENTS)
-        if event["involvedObject"]["name"] == name
-    }
+    return {event["reason"]: event["message"] for event in events(world, name=name)}
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from local.kubernetes import kinds
 from local.world import World, sample_objects
 from local.world.options import Options
 from shared.api import labels as names
+from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from local.kubernetes.objects import Change, Obj
+    from local.kubernetes.objects import Change
 
 POOL = "default"
 TYPE = "m5.large"
@@ -80,16 +81,8 @@ def instances(world: World) -> Counter[str]:
     return Counter(i.state for i in world.aws.instances.all if i.state != "terminated")
 
 
-def running(world: World) -> list[Obj]:
-    return [p for p in world.pods(phase="Running") if p["metadata"]["labels"].get("app") == "web"]
-
-
 def calls(world: World, operation: str, caller: str = "") -> int:
     return sum(c.operation == operation and caller in c.caller for c in world.aws.calls.all if not c.error)
-
-
-def reasons(world: World, reason: str) -> list[Obj]:
-    return [e for e in world.store.list(kinds.EVENTS) if e["reason"] == reason]
 
 
 def annotate(world: World, value: str | None) -> None:
@@ -110,7 +103,7 @@ def time_to_run(world: World, replicas: int) -> timedelta:
     """How long it takes until that many more pods run."""
     before = world.clock.now()
     world.apply(web(replicas))
-    world.run_until(lambda: len(running(world)) == replicas, limit=10 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == replicas, limit=10 * MINUTE)
     return world.clock.now() - before
 
 
@@ -124,7 +117,7 @@ def test_the_templates_annotation_is_followed_and_started_nodes_are_like_any(wor
     of_template["spec"]["template"]["metadata"] = {"annotations": {names.STANDBY: "2"}}
     start(world, of_template, count=2)
     world.apply(web(1))
-    world.run_until(lambda: len(running(world)) == 1, limit=10 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == 1, limit=10 * MINUTE)
     world.run_until(lambda: states(world) == {STOPPED: 2, "": 1}, limit=10 * MINUTE)
     world.run_for(2 * MINUTE)
     assert states(world) == {STOPPED: 2, "": 1}
@@ -161,7 +154,7 @@ def test_pods_run_on_started_instances_and_others_are_bought(world: World) -> No
     start(world)
     stopped = {i.id for i in world.aws.instances.all}
     time_to_run(world, 3)
-    nodes = {p["spec"]["nodeName"] for p in running(world)}
+    nodes = {p["spec"]["nodeName"] for p in running(world, "web")}
     used = {n["spec"]["providerID"].rsplit("/", 1)[-1] for n in world.nodes() if n["metadata"]["name"] in nodes}
     assert used == stopped
     assert calls(world, "StartInstances", "provisioner") == 3  # one for each zone
@@ -215,7 +208,7 @@ def test_pods_of_an_interrupted_node_get_a_started_one(world: World) -> None:
         lambda: [i.lifecycle == "spot" for i in world.aws.instances.all if i.state == "running"] == [False],
         limit=5 * MINUTE,
     )
-    world.run_until(lambda: len(running(world)) == 1 and states(world) == {STOPPED: 1, "": 1}, limit=10 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == 1 and states(world) == {STOPPED: 1, "": 1}, limit=10 * MINUTE)
     assert_no_failures(world)
 
 
@@ -234,7 +227,7 @@ def test_without_capacity_for_a_start_nodes_are_launched_at_once(world: World) -
     world.aws.capacity.set("on-demand", TYPE, "*", 0)
     before = world.clock.now()
     assert time_to_run(world, 2) < MINUTE
-    assert reasons(world, "StandbyNotStarted")
+    assert events(world, "StandbyNotStarted")
     assert {i.lifecycle for i in world.aws.instances.all if i.state == "running"} == {"spot"}
     assert states(world) == {STOPPED: 2, "": 2}
     denied = [c for c in world.aws.calls.all if c.operation == "StartInstances" and c.at >= before]
@@ -280,7 +273,7 @@ def test_garbage_collection_node_repair_and_consolidation_leave_them_alone(world
     world.run_for(60 * MINUTE)
     assert {c["metadata"]["name"] for c in world.claims()} == before
     assert instances(world) == {"stopped": 3}
-    assert not reasons(world, "NodeRepairBlocked")
+    assert not events(world, "NodeRepairBlocked")
     per_minute = Counter(i.function for i in world.aws.functions.invocations[invocations:])
     assert per_minute["lifecycle"] <= 70  # one a minute; the relay doesn't report stopped nodes again and again
     assert_no_failures(world)
@@ -300,7 +293,7 @@ def test_limits_count_nodes_that_run_and_a_start_respects_them(world: World) -> 
     time_to_run(world, 1)
     world.apply(web(3))
     world.run_for(5 * MINUTE)
-    assert len(running(world)) == 1
+    assert len(running(world, "web")) == 1
     assert states(world) == {STOPPED: 2, "": 1}
     assert instances(world) == {"stopped": 2, "running": 1}
 
@@ -320,7 +313,7 @@ def test_an_event_says_why_a_nodepool_has_none(world: World, node_pool: dict[str
     world.apply(sample_objects.node_class(world))
     world.apply(node_pool)
     world.run_for(2 * MINUTE)
-    (event,) = reasons(world, "StandbyNotPossible")
+    (event,) = events(world, "StandbyNotPossible")
     assert message in event["message"]
     assert event["involvedObject"]["name"] == POOL
     assert not [c for c in world.claims() if names.STANDBY in c["metadata"]["annotations"]]
@@ -340,7 +333,7 @@ def test_a_deployment_without_the_right_buys_nothing_and_says_so() -> None:
         world.apply(pool())
         world.run_for(3 * MINUTE)
         assert world.claims() == []
-        (event,) = reasons(world, "StandbyNotPossible")
+        (event,) = events(world, "StandbyNotPossible")
         assert "-c standby=on" in event["message"]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from local.aws import backends
 from local.kubernetes import kinds
 from local.world.sample_objects import deployment, node_class, node_pool
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
-    from local.kubernetes.objects import Obj
     from local.world import World
 
 LIMIT = timedelta(minutes=6)
@@ -28,10 +28,6 @@ def start(world: World, replicas: int, **template: object) -> None:
     world.apply([node_class(world), node_pool(POOL, template=template, disruption=disruption)])
     world.apply(deployment("web", replicas, BIG))
     world.run_until(lambda: len(world.pods(phase="Running")) == replicas, limit=LIMIT)
-
-
-def events(world: World, reason: str) -> list[Obj]:
-    return [e for e in world.store.list(kinds.EVENTS) if e["reason"] == reason]
 
 
 def delete_claims(world: World) -> None:

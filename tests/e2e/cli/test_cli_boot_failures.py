@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.aws.ec2_instances import INTERNAL_ERROR, INVALID_KMS_KEY
-from local.kubernetes import kinds
 from local.world import sample_objects
 from tests.e2e.test_eventual_consistency import ONE_PER_NODE
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from local.world import World
@@ -44,9 +44,9 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(
     condition = next(c for c in node_class["status"]["conditions"] if c["type"] == "BootSucceeded")
     assert condition["status"] == "False"
     assert reason[0] in condition["message"]
-    events = [e["message"] for e in world.store.list(kinds.EVENTS) if e["reason"] == "BootFailed"]
-    assert any(reason[0] in message for message in events)
-    shown = shell.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
+    messages = [e["message"] for e in events(world, "BootFailed")]
+    assert any(reason[0] in message for message in messages)
+    shown = desk.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
     assert reason[0] in shown
     assert KEY in " ".join(shown.split())
     assert "kms:CreateGrant" in shown
@@ -63,7 +63,7 @@ def test_machines_that_die_before_ec2_shows_them_cause_few_launches_too(shell: S
     three_pods_on_their_own_nodes(world)
     world.run_for(timedelta(minutes=10))
     assert 3 <= len(world.aws.instances.all) <= 6
-    assert any(e["reason"] == "BootFailed" for e in world.store.list(kinds.EVENTS))
+    assert events(world, "BootFailed")
     world.expect_denials()
 
 
