@@ -40,18 +40,24 @@ $(FROM_NPM): package.json package-lock.json
 demo: $(READY) ## the whole system on this machine: pending pods become nodes, empty nodes go
 	@$(BIN)/tenon demo $(ARGS)
 
-.PHONY: test
-test: $(READY) ## every test (ARGS="-k name" picks some)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: test-all
-test-all: $(READY) ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "(long or not long) and not real" $(ARGS)
-	@TENON_HOSTILE=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long and not real and not calm_world" tests/e2e $(ARGS)
+.PHONY: test
+test: $(READY) ## unit and integration tests, and one world for each flow, in six minutes (ARGS="-k name" picks some)
+	@$(PYTEST) -m "not long and not real and (flow or not e2e)" --ignore tests/local $(ARGS)
 
 .PHONY: test-local
 test-local: $(READY) ## the tests of the local world itself: its API server, scheduler, controllers, kubelets and AWS
-	@$(BIN)/python -m pytest -n 2 --dist worksteal tests/local $(ARGS)
+	@$(PYTEST) tests/local $(ARGS)
+
+.PHONY: test-ci
+test-ci: $(READY) ## every test that takes less than a minute, as .ci/run runs them
+	@$(PYTEST) $(ARGS)
+
+.PHONY: test-all
+test-all: $(READY) ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world
+	@$(PYTEST) -m "not real" $(ARGS)
+	@TENON_HOSTILE=1 $(PYTEST) -m "not long and not real and not calm_world" tests/e2e $(ARGS)
 
 .PHONY: test-real
 test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)

@@ -22,6 +22,11 @@ def _load(name: str) -> list[dict[str, Any]]:
     return [doc for doc in yaml.safe_load_all(text) if doc]
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks every test of this folder, so that ``make test`` leaves out those that are no flows."""
+    item.add_marker(pytest.mark.e2e)
+
+
 @pytest.fixture
 def load() -> Callable[[str], list[dict[str, Any]]]:
     """Reads a manifest that comes with Tenon, for the tests' cluster."""

@@ -16,6 +16,8 @@ from local.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.flow
+
 V1 = Path(__file__).parent.parent.parent / "cli" / "demo" / "manifests" / "v1.yaml"
 MINUTES = 12
 

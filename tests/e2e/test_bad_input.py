@@ -29,6 +29,7 @@ def events_on(world: World, name: str) -> list[str]:
     return [event["message"] for event in events(world, name=name)]
 
 
+@pytest.mark.flow
 def test_a_provisioner_with_an_unknown_operator_gets_an_error_that_names_it(spot_default: World) -> None:
     world = spot_default
     world.apply(
@@ -80,6 +81,7 @@ def test_a_template_whose_selector_matches_no_subnet_is_reported_and_its_pool_is
     assert {n["metadata"]["labels"]["karpenter.sh/nodepool"] for n in world.nodes()} == {"default"}
 
 
+@pytest.mark.flow
 def test_a_pod_that_requests_a_thousand_cpus_gets_an_event_with_the_reason(spot_default: World) -> None:
     world = spot_default
     world.apply(
@@ -95,6 +97,7 @@ def test_a_pod_that_requests_a_thousand_cpus_gets_an_event_with_the_reason(spot_
     assert any("default" in message and "cpu" in message for message in messages), messages
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("queue", ["provisioning", "termination", "disruption", "interruption"])
 def test_garbage_on_a_queue_ends_in_its_dead_letter_queue_with_the_reason(spot_default: World, queue: str) -> None:
     world = spot_default

@@ -93,6 +93,7 @@ UNBLOCKING: dict[str, Callable[[World], object]] = {
 }
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("unblock", UNBLOCKING.values(), ids=UNBLOCKING)
 def test_a_pod_is_evicted_within_ten_seconds_of_its_budget_allowing_it(
     spot_default: World, unblock: Callable[[World], object]
@@ -124,6 +125,7 @@ def test_a_pod_is_evicted_within_ten_seconds_of_another_replica_running(spot_def
     assert len(world.pods(phase="Running")) == 2
 
 
+@pytest.mark.flow
 def test_a_pod_is_evicted_within_ten_seconds_of_losing_its_do_not_disrupt_annotation(spot_default: World) -> None:
     world = spot_default
     pod = run_one_pod(world)

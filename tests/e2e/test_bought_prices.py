@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from shared.base.decision_log import LaunchRecord
 
+pytestmark = pytest.mark.flow
+
 SPOT = {"karpenter.sh/capacity-type": ["spot"], "kubernetes.io/arch": ["amd64"]}
 
 

@@ -166,6 +166,7 @@ def test_an_annotation_that_cannot_be_read_is_named_and_buys_nothing(world: Worl
     assert reason(world, "whole") == "FitsExistingCapacity"
 
 
+@pytest.mark.flow
 def test_a_changed_annotation_is_followed_within_seconds(world: World) -> None:
     apply(world, buffer("web", 3, {names.SCHEDULE: "0 9 * * * for 1h"}))
     world.run_for(2 * MINUTE + timedelta(seconds=5))

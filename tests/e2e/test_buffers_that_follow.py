@@ -114,6 +114,7 @@ def after_a_read(world: World) -> None:
     world.run_until(lambda: reads(world) > before)
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world
 @pytest.mark.parametrize("messages", [1_000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_messages_raise_a_buffer_to_its_cap_within_a_minute_and_an_empty_queue_gives_it_up(
@@ -164,6 +165,7 @@ def test_nothing_is_written_while_nothing_changes(world: World) -> None:
     assert len(versions) <= 6  # twenty minutes, renewed every four to five
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world
 def test_an_event_raises_a_buffer_at_once_and_for_as_long_as_it_says(world: World) -> None:
     since = world.clock.now()
@@ -225,6 +227,7 @@ def test_wherever_the_function_dies_events_and_queues_are_followed(world: World)
     assert world.dead_letters() == []
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world
 def test_an_alarm_raises_a_buffer_at_once_and_ok_releases_it(world: World) -> None:
     since = world.clock.now()

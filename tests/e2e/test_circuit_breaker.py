@@ -62,6 +62,7 @@ def launched(world: World) -> int:
     return len(world.aws.instances.all)
 
 
+@pytest.mark.flow
 def test_machines_that_never_join_open_it_it_tries_one_and_closes_when_that_joins(tmp_path: Path) -> None:
     boots = Boots("*")
     with opened(tmp_path, boots) as shell:

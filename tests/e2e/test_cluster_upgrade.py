@@ -61,6 +61,7 @@ def fill(world: World, budgets: Sequence[dict[str, Any]], **node_class: object) 
     world.run_for(timedelta(minutes=2))
 
 
+@pytest.mark.flow
 def test_nodes_roll_to_the_new_version_within_budgets_and_none_is_ahead_of_the_control_plane(world: World) -> None:
     fill(world, [{"nodes": "2"}])
     assert set(node_versions(world).values()) == {"1.34"}

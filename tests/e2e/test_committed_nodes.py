@@ -64,6 +64,7 @@ def reserved_units(nodes: list[tuple[str, str]]) -> float:
     return sum(normalization_factor(instance_type) or 0.0 for instance_type in on_demand)
 
 
+@pytest.mark.flow
 def test_reserved_instances_are_launched_first_and_spot_for_the_rest(
     open_shell: Callable[[Callable[[Purchases], object]], Shell],
 ) -> None:

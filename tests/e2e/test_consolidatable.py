@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.world import sample_objects
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def start(world: World, consolidate_after: str) -> None:
     world.run_until(lambda: len(world.pods(phase="Running")) == 1, limit=LIMIT)
 
 
+@pytest.mark.flow
 def test_the_condition_follows_consolidate_after(world: World) -> None:
     start(world, "3m")
     world.run_for(timedelta(minutes=2))

@@ -24,6 +24,7 @@ def all_is_well(world: World, pods: int) -> None:
     assert held == {i.id for i in world.instances()}
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("crash", ["before", "after"])
 def test_a_provisioner_that_dies_around_createfleet_launches_each_claim_once(spot_default: World, crash: str) -> None:
     world = spot_default
@@ -64,6 +65,7 @@ def test_a_function_that_dies_at_some_line_leaves_nothing_behind(
     all_is_well(world, 0)
 
 
+@pytest.mark.flow
 def test_throttled_createfleet_is_tried_again_and_not_in_a_storm(spot_default: World) -> None:
     world = spot_default
     world.faults.throttle("ec2", "CreateFleet", times=4)
@@ -102,6 +104,7 @@ def test_without_any_capacity_calls_are_bounded_and_pods_run_soon_after_it_retur
     assert min(h.at for h in world.timeline.of("claim launched")) - returned < timedelta(seconds=70)
 
 
+@pytest.mark.flow
 def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_default: World) -> None:
     world = spot_default
     lease = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.world.sample_objects import daemon_set, deployment
 from tests.e2e.world_state import events
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from local.world import World
 
 
+@pytest.mark.flow
 def test_a_node_has_room_for_a_daemon_whose_requests_come_from_a_limit_range(spot_default: World) -> None:
     world = spot_default
     world.apply(

@@ -26,6 +26,7 @@ def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.flow
 def test_json_prints_only_the_result() -> None:
     done = demo("--json")
     assert done.returncode == 0, done.stderr

@@ -74,6 +74,7 @@ def run_with_evictions(world: World, duration: timedelta, *, enough_cpu: int) ->
                 evict(world, pod)
 
 
+@pytest.mark.flow
 def test_a_pod_evicted_from_two_machines_gets_a_larger_one(spot_default: World) -> None:
     world = spot_default
     world.apply(deployment("web", 1, {"cpu": "500m", "memory": "256Mi"}))

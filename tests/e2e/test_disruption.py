@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.faults import Fault
 from local.kubernetes import kinds
 from shared.base import aws
@@ -54,6 +56,7 @@ def least_running(world: World, deployment: str, since: int) -> int:
     return least
 
 
+@pytest.mark.flow
 def test_nodes_are_removed_with_their_pods_and_the_last_pod_ends_on_the_cheapest_node(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -78,6 +81,7 @@ def test_nodes_are_removed_with_their_pods_and_the_last_pod_ends_on_the_cheapest
     assert world.failures() == []
 
 
+@pytest.mark.flow
 def test_a_pod_disruption_budget_holds_during_consolidation(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -131,6 +135,7 @@ def aged(world: World, **template: str) -> None:
     )
 
 
+@pytest.mark.flow
 def test_an_expired_node_is_replaced_before_it_is_deleted(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -151,6 +156,7 @@ def test_an_expired_node_is_replaced_before_it_is_deleted(
     world.run_until(lambda: len(running(world)) == 1 and len(world.nodes()) == 1)
 
 
+@pytest.mark.flow
 def test_drifted_nodes_are_replaced_one_after_the_other_within_budgets(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -167,6 +173,7 @@ def test_drifted_nodes_are_replaced_one_after_the_other_within_budgets(
     assert {n["metadata"]["labels"].get("team") for n in world.nodes()} == {"new"}
 
 
+@pytest.mark.flow
 def test_a_replacement_that_is_never_launched_rolls_the_command_back(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:

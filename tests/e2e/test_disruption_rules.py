@@ -48,6 +48,7 @@ def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
     return decision_log.latest(aws.dynamodb(), table, node, limit=50)
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world  # it subtracts the functions' running times, which overlap where functions run at once
 def test_ttl_seconds_after_empty_is_exact_to_the_second(spot_default: World) -> None:
     world = spot_default
@@ -93,6 +94,7 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     world.run_until(lambda: len(running(world)) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
+@pytest.mark.flow
 def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_reported(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=2)

@@ -13,6 +13,7 @@ from local.world import Options, World, sample_objects
 MAX_REQUEUES = 12
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("nodes", [1, 4])
 def test_a_shutdown_of_60_seconds_and_pods_with_40_seconds_of_grace_are_one_chain_of_few_messages(nodes: int) -> None:
     with World(options=Options(timing=Timing(stop=(40.0, 40.0)))) as world:

@@ -38,6 +38,7 @@ def capacity_types(objects: Sequence[dict[str, Any]]) -> list[str]:
     return sorted(o["metadata"]["labels"].get(names.CAPACITY_TYPE, "") for o in objects)
 
 
+@pytest.mark.flow
 def test_without_a_matching_reservation_on_demand_is_launched_and_an_event_says_that_none_was_found(
     world: World,
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_reservation_that_is_bought_later_is_used_by_the_next_nodes(world: Wor
     assert capacity_types(world.nodes()) == ["on-demand", "reserved", "reserved"]
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("state", ["expired", "cancelled"])
 def test_nodes_of_an_ended_reservation_run_on_as_on_demand(world: World, state: str) -> None:
     tags = {"team": "search"}

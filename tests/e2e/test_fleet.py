@@ -57,6 +57,7 @@ def reasons(world: FleetWorld) -> set[tuple[str, str]]:
     return {(line["cluster"], line["reason"]) for line in reports(world, metrics.FLEET)}
 
 
+@pytest.mark.flow
 def test_pending_pods_of_each_cluster_get_nodes_with_the_one_catalog(with_pools: FleetWorld) -> None:
     world = with_pools
     (bucket,) = (b["Name"] for b in boto3.client("s3").list_buckets()["Buckets"] if "cdk" not in b["Name"])

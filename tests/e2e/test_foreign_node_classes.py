@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import pytest
 
 from local.aws import backends
 from local.kubernetes import kinds
@@ -160,6 +161,7 @@ def test_auto_modes_objects_are_the_same_after_an_hour(spot_default: World) -> N
     assert world.dead_letters() == []
 
 
+@pytest.mark.flow
 def test_pods_run_on_the_room_of_auto_modes_nodes(spot_default: World) -> None:
     world = spot_default
     auto_mode(world)

@@ -6,6 +6,8 @@ import json
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from shared.base import hints
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ def cluster_state(world: World) -> dict[str, Any]:
     }
 
 
+@pytest.mark.flow
 def test_forged_hints_change_nothing(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)

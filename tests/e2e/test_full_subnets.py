@@ -58,8 +58,9 @@ def new_zones(world: World, replicas: int) -> list[str]:
     return [n["metadata"]["labels"][names.ZONE] for n in world.nodes() if n["metadata"]["name"] not in before]
 
 
-def test_nodes_are_launched_in_another_zone_without_a_failed_call(shell: Shell) -> None:
-    world = shell.world
+@pytest.mark.flow
+def test_nodes_are_launched_in_another_zone_without_a_failed_call(desk: Desk) -> None:
+    world = desk.world
     zone = cheapest_zone(world)
     with full(world, zone, free=3) as subnet:
         world.run_for(2 * MINUTE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from local.world import World
@@ -12,6 +13,7 @@ from local.world import World
 PAGE = Path(__file__).parents[2] / "docs" / "getting-started.md"
 
 
+@pytest.mark.flow
 def test_the_first_pool_of_the_guide_is_ready() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     with World(cluster="demo") as world:

@@ -73,6 +73,7 @@ def test_each_hostility_alone_changes_nothing_that_users_see(hostility: dict[str
         run_and_empty(world)
 
 
+@pytest.mark.flow
 def test_all_hostilities_at_once_change_nothing_that_users_see() -> None:
     with World(cluster="demo", options=Options(hostility=Hostility())) as world:
         before = list(foreign_objects(world.store))

@@ -74,6 +74,7 @@ def wide(world: World, folder: Path, kind: str) -> list[dict[str, str]]:
     return [row for row in rows if row["NODECLASS"] == "default" and row["NAME"].startswith("web")]
 
 
+@pytest.mark.flow
 def test_columns_show_the_state_of_pools_and_claims(world: World, tmp_path: Path) -> None:
     world.apply(MANIFESTS)
     world.run_until(lambda: bool(world.claims()) and bool(world.instances()))

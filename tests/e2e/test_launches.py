@@ -103,6 +103,7 @@ def test_a_thousand_pods_of_twenty_deployments_take_ten_calls_at_most(
     no_node_is_for_nothing(world)
 
 
+@pytest.mark.flow
 def test_when_a_zone_has_no_capacity_the_pods_run_in_another_within_one_more_round(spot_default: World) -> None:
     world = spot_default
     pool(world, BOTH)
@@ -119,6 +120,7 @@ def test_when_a_zone_has_no_capacity_the_pods_run_in_another_within_one_more_rou
     assert fleet_calls(world) - before <= 2
 
 
+@pytest.mark.flow
 def test_without_spot_capacity_the_pods_run_on_demand_where_that_is_allowed(spot_default: World) -> None:
     world = spot_default
     pool(world, BOTH)

@@ -52,6 +52,7 @@ def template_data(world: World) -> dict[str, Any]:
     return dict(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"])
 
 
+@pytest.mark.flow
 def test_custom_template_is_carried_by_the_launch_template_and_the_nodes(
     seoul: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -93,6 +94,7 @@ def test_custom_template_is_carried_by_the_launch_template_and_the_nodes(
         assert claim["spec"]["expireAfter"] == "2592000s"
 
 
+@pytest.mark.flow
 def test_pods_with_their_own_security_groups_land_on_types_with_branch_interfaces(
     spot_default: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -145,6 +147,7 @@ def test_a_teams_pods_run_on_its_own_nodes_and_apart_where_they_ask_for_it(
     assert (len(on), max(on.values())) == (5, 1) if apart else len(on) < 5
 
 
+@pytest.mark.flow
 def test_a_spread_over_capacity_labels_gives_four_on_demand_and_six_spot_of_ten(
     spot_default: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_spread_over_capacity_labels_gives_four_on_demand_and_six_spot_of_ten(
     assert pods == {"on-demand": 4, "spot": 6}
 
 
+@pytest.mark.flow
 def test_the_v1_kinds_do_the_same(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
     world.apply(load("v1.yaml"))
     world.apply(deployment("web", 5, {"cpu": "1"}, terminationGracePeriodSeconds=0))

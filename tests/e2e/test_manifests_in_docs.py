@@ -7,10 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
 
 if TYPE_CHECKING:
     from local.world import World
+
+pytestmark = pytest.mark.flow
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]

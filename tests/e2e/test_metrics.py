@@ -7,6 +7,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from docs.descriptions import EVENTS
 from local.faults import Fault
 from local.kubernetes import kinds
@@ -34,6 +36,7 @@ UNWRITTEN = {
 """Counts of failures, forged events, maintenance that EC2 announces, pauses and node groups: none of it is here."""
 
 
+@pytest.mark.flow
 def test_every_metric_is_written_by_its_function(
     spot_default: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:

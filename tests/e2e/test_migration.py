@@ -81,6 +81,7 @@ def _as_karpenter_leaves_it(obj: Obj) -> Obj:
     }
 
 
+@pytest.mark.flow
 def test_karpenters_nodes_and_claims_are_taken_over_as_they_are(karpenters: World) -> None:
     world = karpenters
     machines, claims, nodes = {i.id for i in world.instances()}, names_of(world.claims()), names_of(world.nodes())
@@ -105,6 +106,7 @@ def test_new_pods_get_nodes_and_empty_nodes_are_deleted(karpenters: World) -> No
     assert world.nodes() == world.claims() == world.instances() == []
 
 
+@pytest.mark.flow
 def test_the_cluster_can_be_handed_back(world: World, load: Callable[[str], list[dict[str, Any]]]) -> None:
     """Everything Karpenter reads is there in its own form, and what is ours in addition is only annotations."""
     world.apply([*load("v1.yaml"), *(o for o in load("spot-default.yaml") if o["kind"] == "Deployment")])

@@ -132,6 +132,7 @@ def completed(world: World) -> int:
     return sum(call.operation == "CompleteLifecycleAction" and not call.error for call in world.aws.calls.all)
 
 
+@pytest.mark.flow
 def test_pods_of_an_interrupted_node_run_elsewhere_before_it_ends(world: World) -> None:
     group = spot_group(world)
     world.run_until(lambda: len(ready(world)) == 2, limit=LIMIT)

@@ -60,6 +60,7 @@ def names(world: World) -> set[str]:
     return {node["metadata"]["name"] for node in world.nodes()}
 
 
+@pytest.mark.flow
 def test_the_underused_node_goes_and_its_pod_runs_elsewhere(world: World) -> None:
     full, underused = two_nodes(world)
     world.run_for(9 * MINUTE)

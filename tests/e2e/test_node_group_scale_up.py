@@ -34,6 +34,7 @@ def world() -> Iterator[World]:
         yield world
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize("kind", ["managed", "self-managed"])
 def test_a_group_grows_from_none_to_five(world: World, kind: str) -> None:
     create = managed_node_group if kind == "managed" else auto_scaling_group
@@ -105,6 +106,7 @@ def test_machines_that_never_join_are_given_up_in_time() -> None:
         assert (sizes(deaf)[1], sizes(fallback)[1]) == (1, 1)
 
 
+@pytest.mark.flow
 @pytest.mark.parametrize(("pool_type", "is_group"), [("t3.large", False), ("m5.4xlarge", True)])
 def test_the_cheaper_of_a_group_and_two_pools_grows(world: World, pool_type: str, *, is_group: bool) -> None:
     group = managed_node_group(world, instance_type="m5.large")

@@ -71,6 +71,7 @@ def test_a_scale_up_is_in_progress_until_its_nodes_are_ready() -> None:
         assert world.failures() == []
 
 
+@pytest.mark.flow
 def test_a_group_without_capacity_backs_off(world: World) -> None:
     without = managed_node_group(world, "without", instance_type="m5.large")
     fallback = managed_node_group(world, "fallback", instance_type="m5.xlarge")

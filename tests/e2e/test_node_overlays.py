@@ -65,6 +65,7 @@ def drifted(world: World) -> list[str]:
     ]
 
 
+@pytest.mark.flow
 def test_an_overlay_decides_what_is_launched_and_consolidation_follows_it(world: World) -> None:
     start(world, DISCOUNT)
     world.run_until(lambda: len(running(world)) == 1)

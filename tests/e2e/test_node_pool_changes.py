@@ -45,6 +45,7 @@ def conditions(claim: dict[str, Any]) -> set[str]:
     return {c["type"] for c in claim["status"].get("conditions", []) if c["status"] == "True"}
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world  # exact seconds
 def test_drift_is_seen_within_seconds_of_the_pools_edit(world: World) -> None:
     start_one_node(world)

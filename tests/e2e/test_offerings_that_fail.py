@@ -35,6 +35,7 @@ def capacity_types(world: World) -> set[str]:
     return {n["metadata"]["labels"][names.CAPACITY_TYPE] for n in world.nodes()}
 
 
+@pytest.mark.flow
 def test_without_the_role_for_spot_instances_on_demand_is_launched_in_few_calls_and_an_event_names_the_command(
     world: World,
 ) -> None:

@@ -54,6 +54,7 @@ class Tracer:
                 self.files.add(file.removeprefix(f"{ROOT}/"))
 
 
+@pytest.mark.flow
 @pytest.mark.calm_world  # it profiles the thread of the test; functions that run at once have their own
 def test_a_pending_pod_crosses_few_files_on_its_way_to_create_fleet(
     world: World, load: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch

@@ -78,8 +78,9 @@ def expect_nothing_failed(world: World) -> None:
     assert world.dead_letters() == []
 
 
-def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(shell: Shell) -> None:
-    world = shell.world
+@pytest.mark.flow
+def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk: Desk) -> None:
+    world = desk.world
     world.apply([deployment("web", 6)])
     fill(world, 6)
     before = {i.id for i in world.instances()}
@@ -235,8 +236,9 @@ def test_a_machine_that_does_not_join_stays_while_the_cluster_is_paused(tmp_path
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=10))
 
 
-def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(shell: Shell) -> None:
-    world = shell.world
+@pytest.mark.flow
+def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(desk: Desk) -> None:
+    world = desk.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
     before = {i.id for i in world.instances()}

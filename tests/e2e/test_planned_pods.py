@@ -93,6 +93,7 @@ def run_all(world: World, count: int) -> None:
     world.run_until(lambda: len(world.pods(phase="Running")) == count, limit=LIMIT)
 
 
+@pytest.mark.flow
 def test_pods_run_where_they_were_planned_and_nothing_is_launched_later(spot_default: World) -> None:
     world, leftovers = spot_default, Leftovers(spot_default)
     world.apply(mix(30))

@@ -6,6 +6,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.kubernetes import kinds
 from shared.api.decode import node_claim
 from tests.e2e.hostile_bounds import shutdown_delay
@@ -21,6 +23,7 @@ def fleet_calls(world: World) -> int:
     return world.aws.calls.count()["ec2", "CreateFleet"]
 
 
+@pytest.mark.flow
 def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 5)
@@ -43,6 +46,7 @@ def test_five_pods_get_spot_nodes_and_the_nodes_go_when_the_pods_have(spot_defau
     assert world.failures() == []
 
 
+@pytest.mark.flow
 def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 1)
@@ -67,6 +71,7 @@ def test_every_node_carries_what_its_pool_and_class_ask_for(spot_default: World)
     assert tags["karpenter.sh/nodeclaim"] == claim["metadata"]["name"]
 
 
+@pytest.mark.flow
 def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 4)
@@ -80,6 +85,7 @@ def test_more_pods_fill_the_free_room_before_anything_is_bought(spot_default: Wo
     assert len(world.claims()) == before
 
 
+@pytest.mark.flow
 def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 5)
@@ -100,6 +106,7 @@ def test_delivering_every_message_again_launches_nothing_and_breaks_nothing(spot
     assert world.dead_letters() == []
 
 
+@pytest.mark.flow
 def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhere(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
@@ -119,6 +126,7 @@ def test_a_nodeclaim_or_node_that_is_deleted_is_drained_and_its_pods_run_elsewhe
     assert len(world.instances()) == len(world.claims())
 
 
+@pytest.mark.flow
 def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
@@ -129,6 +137,7 @@ def test_a_pool_that_is_deleted_takes_its_nodes_with_it(spot_default: World) -> 
     assert len(running(world)) == 0
 
 
+@pytest.mark.flow
 def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 2)
@@ -148,6 +157,7 @@ def test_a_spot_warning_moves_the_pods_before_the_machine_goes(spot_default: Wor
     assert max(left) - warned < timedelta(minutes=2)
 
 
+@pytest.mark.flow
 def test_pods_of_a_team_run_on_its_pools_nodes_alone(
     spot_default: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:
@@ -164,6 +174,7 @@ def test_pods_of_a_team_run_on_its_pools_nodes_alone(
     assert len(running(world)) == 3
 
 
+@pytest.mark.flow
 def test_pods_of_a_class_without_a_provisioner_run_in_the_zones_of_its_volumes(spot_default: World) -> None:
     world = spot_default
     meta = {"namespace": "default"}

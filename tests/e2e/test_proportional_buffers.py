@@ -93,6 +93,7 @@ def test_a_ladder_over_cores_with_the_least_and_the_spec_as_most(world: World) -
     assert seen == {0: 1, 1: 1, 2: 2, 6: 3, 8: 4}
 
 
+@pytest.mark.flow
 def test_a_small_cluster_keeps_the_least(world: World, load: Callable[[str], list[Json]]) -> None:
     world.apply(load("capacity-buffer-proportion.yaml"))
     world.run_for(2 * MINUTE)

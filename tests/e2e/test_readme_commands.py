@@ -18,6 +18,8 @@ from tests.integration.cli.command import call
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.flow
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -41,6 +43,7 @@ OF_CLUSTER = {
 BY_TARGET = {
     "make demo",
     "make test",
+    "make test-all",
     "make test-real",
     "make test-karpenter",
     "make synth",

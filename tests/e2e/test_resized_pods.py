@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.kubernetes import kinds
 from local.world import World, sample_objects
 from tests.e2e.test_room_on_full_nodes import PODS_ON_NODE, cordoned, failures_to_make_room, fill, running
@@ -42,6 +44,7 @@ def pending_reasons(world: World) -> set[str]:
     return {c["reason"] for c in conditions if c["type"] == "PodResizePending" and c["status"] == "True"}
 
 
+@pytest.mark.flow
 def test_pods_whose_requests_are_doubled_all_get_them(world: World) -> None:
     nodes = fill(world, 25)
     world.apply(sample_objects.budget("web", "20%"))

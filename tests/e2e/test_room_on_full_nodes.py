@@ -95,6 +95,7 @@ def test_a_daemon_set_that_is_added_to_fifty_full_nodes_runs_on_all_within_two_m
     assert (world.failures(), world.dead_letters()) == ([], [])
 
 
+@pytest.mark.flow
 def test_all_daemons_run_where_a_budget_allows_one_eviction_at_a_time(world: World) -> None:
     nodes = set(fill(world, 4))
     world.apply(budget("web", 1))

@@ -69,6 +69,7 @@ def disruption_logs(world: World) -> list[dict[str, Any]]:
     return [line for i in world.aws.functions.invocations if i.function == "disruption" for line in lines(i)]
 
 
+@pytest.mark.flow
 def test_the_nodes_that_a_scale_in_leaves_behind_go_within_minutes_and_within_the_budget(world: World) -> None:
     start(world)
     before = len(world.nodes())

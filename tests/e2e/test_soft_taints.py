@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.world import sample_objects
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def pods_by_node(world: World) -> dict[str, int]:
     return {n["metadata"]["name"]: len(world.pods(node=n["metadata"]["name"])) for n in world.nodes()}
 
 
+@pytest.mark.flow
 def test_new_pods_avoid_the_nodes_that_could_go(world: World) -> None:
     start(world)
     world.run_until(lambda: len(avoided(world)) == 1, limit=3 * MINUTE)

@@ -52,6 +52,7 @@ def with_class(world: World) -> World:
     return world
 
 
+@pytest.mark.flow
 def test_it_is_launched_and_registered_with_all_that_it_says(with_class: World) -> None:
     world = with_class
     taint = {"key": "own", "effect": "NoSchedule", "value": "x"}

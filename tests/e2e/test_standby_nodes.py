@@ -150,6 +150,7 @@ def test_it_keeps_stopped_instances_on_which_only_daemons_ran(world: World) -> N
     assert_no_failures(world)
 
 
+@pytest.mark.flow
 def test_pods_run_on_started_instances_and_others_are_bought(world: World) -> None:
     start(world)
     stopped = {i.id for i in world.aws.instances.all}
@@ -195,6 +196,7 @@ def test_the_manifest_that_comes_with_tenon(world: World, load: Callable[[str], 
     world.run_until(lambda: states(world) == {STOPPED: 2, "": 2}, limit=10 * MINUTE)
 
 
+@pytest.mark.flow
 def test_pods_of_an_interrupted_node_get_a_started_one(world: World) -> None:
     world.apply(sample_objects.node_class(world))
     world.apply(pool("", capacity_types=("on-demand", "spot")))

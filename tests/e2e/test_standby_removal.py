@@ -55,6 +55,7 @@ def test_a_deleted_nodepool_takes_its_standby_nodes_with_it(world: World) -> Non
     assert_no_failures(world)
 
 
+@pytest.mark.flow
 def test_drifted_ones_are_replaced_one_after_the_other(world: World) -> None:
     start(world)
     old = {c["metadata"]["name"] for c in world.claims()}

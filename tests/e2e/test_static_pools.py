@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.world import sample_objects
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ def start(world: World, load: Callable[[str], list[dict[str, Any]]], replicas: i
     world.run_until(lambda: len(standing(world)) == replicas)
 
 
+@pytest.mark.flow
 def test_it_scales_up_to_replicas_keeps_empty_nodes_and_scales_down(
     world: World, load: Callable[[str], list[dict[str, Any]]]
 ) -> None:

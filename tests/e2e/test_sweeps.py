@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.faults import Fault
 from local.kubernetes import kinds
 from local.world import sample_objects
@@ -106,6 +108,7 @@ def test_a_sweep_with_nothing_to_provision_needs_no_lease(world: World) -> None:
     assert not [line for sweep in idle for line in sweep.logs if line["message"] == "Waiting for the lease"]
 
 
+@pytest.mark.flow
 def test_a_sweep_sees_a_pod_whose_hint_is_lost(world: World) -> None:
     start(world)
     world.run_for(2 * MINUTE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.aws import backends
 from local.kubernetes import kinds
 from local.world.sample_objects import deployment, node_class, node_pool
@@ -83,6 +85,7 @@ def test_a_volume_that_is_not_detached_is_named_after_a_minute(world: World) -> 
     world.run_until(lambda: node["metadata"]["name"] not in {n["metadata"]["name"] for n in world.nodes()}, limit=LIMIT)
 
 
+@pytest.mark.flow
 def test_a_node_whose_startup_taint_stays_is_named_and_so_is_what_waits_for_it(world: World) -> None:
     start(world, 1)
     (home,) = world.nodes()

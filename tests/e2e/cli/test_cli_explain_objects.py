@@ -42,7 +42,8 @@ def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Shell) -> None:
     assert result.lines[1] == "  consolidationPolicy: WhenEmpty: NodePool default only consolidates empty nodes"
 
 
-def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Shell) -> None:
+@pytest.mark.flow
+def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) -> None:
     world, node = busy.world, _node(busy)
     world.scale("default", "inflate", 0)
     world.run_for(timedelta(seconds=12))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.flow
+
 HUGE = {
     "apiVersion": "v1",
     "kind": "Pod",

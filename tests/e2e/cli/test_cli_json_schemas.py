@@ -18,6 +18,8 @@ from tests.integration.cli.command import call
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.flow
+
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:

@@ -146,6 +146,7 @@ def test_without_apply_nothing_is_changed(cluster: Cluster) -> None:
     assert (cluster.replicas, cluster.config_map) == (2, None)
 
 
+@pytest.mark.flow
 def test_apply_then_again_then_undo(cluster: Cluster) -> None:
     cluster.autoscaler()
     applied = cluster.migrate("--apply")

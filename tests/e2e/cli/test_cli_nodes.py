@@ -54,7 +54,8 @@ def test_nodes_are_filtered_and_sorted(busy: Shell) -> None:
     assert len(kept) == len(world.nodes())
 
 
-def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:
+@pytest.mark.flow
+def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
     world = busy.world
     world.scale("default", "inflate", 0)
     frames = 0

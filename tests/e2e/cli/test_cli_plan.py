@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from local.faults import Fault
 from tests.integration.cli.test_cli_errors import assert_one_line_error
 
@@ -47,8 +49,9 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(shell: Shell) -> None:
     assert all(h.name.split()[1].startswith(READING) for h in world.timeline.of("call")[calls:])
 
 
-def test_the_cluster_does_what_was_planned(shell: Shell) -> None:
-    world = shell.world
+@pytest.mark.flow
+def test_the_cluster_does_what_was_planned(desk: Desk) -> None:
+    world = desk.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.run_until_idle()
     planned = shell.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+pytestmark = pytest.mark.flow
+
 ISSUER = "oidc.eks.us-east-1.amazonaws.com/id/0123456789ABCDEF"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
 SPOT_ROLE_ARN = f"arn:aws:iam::123456789012:role/aws-service-role/spot.amazonaws.com/{SPOT_ROLE}"

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
+import pytest
 
 from cli.status import interruption_feed
 from infra import function_sizes
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
 
-def test_a_healthy_deployment_exits_with_0(shell: Shell) -> None:
-    shell.world.apply(MANIFEST)
-    shell.world.run_until_idle()
-    shown = shell.tenon("status")
+@pytest.mark.flow
+def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
+    desk.world.apply(MANIFEST)
+    desk.world.run_until_idle()
+    shown = desk.tenon("status")
     assert shown.code == 0, shown.out + shown.err
     assert shown.lines[0] == f"{CLUSTER} · healthy"
     functions = set(function_sizes.FUNCTIONS) - {function_sizes.RELAY}  # which is a pod here

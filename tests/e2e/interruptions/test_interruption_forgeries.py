@@ -110,6 +110,7 @@ def test_a_reservation_interruption_does_not_affect_spot_instances(quiet_world: 
     assert what_is_there(world) == before
 
 
+@pytest.mark.flow
 def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 1), deployment("web", 1)])

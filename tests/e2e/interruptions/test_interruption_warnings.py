@@ -6,6 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 import boto3
+import pytest
 
 from local.kubelets.behavior import Timing
 from local.kubernetes import kinds
@@ -31,6 +32,7 @@ from tests.e2e.interruptions.environment import (
 )
 
 
+@pytest.mark.flow
 def test_pods_that_fit_are_evicted_at_once_and_the_others_when_their_replacement_has_registered(
     quiet_world: World,
 ) -> None:
@@ -128,6 +130,7 @@ def test_drains_start_while_the_lease_is_held_and_replacements_follow(quiet_worl
     assert world.dead_letters() == []
 
 
+@pytest.mark.flow
 def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_world: World) -> None:
     world = quiet_world
     world.apply([budget("held", 0), deployment("held", 2)])
@@ -142,6 +145,7 @@ def test_an_instance_that_was_terminated_externally_is_removed_at_once(quiet_wor
     world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
 
 
+@pytest.mark.flow
 def test_an_instance_of_a_reclaimed_reservation_is_drained_by_the_stated_time(
     world: World,
 ) -> None:

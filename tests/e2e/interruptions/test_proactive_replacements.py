@@ -32,6 +32,7 @@ def replacing_world() -> Iterator[World]:
         yield world
 
 
+@pytest.mark.flow
 def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_replacements_first(
     replacing_world: World,
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_node_at_risk_stays_while_its_pods_fit_nowhere_else(replacing_world: W
     assert len(world.pods(phase="Running")) == 2
 
 
+@pytest.mark.flow
 def test_scheduled_maintenance_waits_for_disruption_budgets_until_it_is_imminent() -> None:
     with World(cluster="demo") as world:
         small_nodes(world, budgets="0")

@@ -55,6 +55,7 @@ def seconds_until_claimed(world: World) -> list[float]:
     return [min((at - moment).total_seconds() for at in claimed if at >= moment) for moment in created]
 
 
+@pytest.mark.flow
 def test_a_cluster_without_a_node_gets_its_first_pods_running_and_none_of_them_is_tenons(world: World) -> None:
     apply_pool(world)
     assert world.nodes() == []
@@ -69,6 +70,7 @@ def test_a_cluster_without_a_node_gets_its_first_pods_running_and_none_of_them_i
     assert world.failures() == []
 
 
+@pytest.mark.flow
 def test_one_invocation_holds_the_watch_and_the_next_succeeds_it_before_its_end(world: World) -> None:
     world.run_for(timedelta(minutes=45))
     ended = [i for i in relay_invocations(world) if i.result == {"relay": "ended"}]

@@ -71,6 +71,7 @@ def ready(world: World, load: Load) -> World:
     return world
 
 
+@pytest.mark.flow
 def test_new_pods_get_nodes_in_seconds_and_no_pod_is_tenons(ready: World) -> None:
     assert ready.pods() == []
     ready.scale("default", "inflate", 5)

@@ -39,6 +39,7 @@ def tenon(cluster: ShadowCluster, *arguments: str) -> CommandResult:
         return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": "/nowhere"})
 
 
+@pytest.mark.flow
 def test_json_has_both_fleets_to_the_cent(cluster: ShadowCluster) -> None:
     report = tenon(cluster, "shadow", "report", "--json").json
     assert [day["date"] for day in report["days"]] == ["2026-03-02", "2026-03-03"]
