@@ -11,7 +11,7 @@ import pytest
 from local.aws import backends
 from local.world import World, sample_objects
 from shared.api import labels as names
-from tests.e2e.cli.conftest import CLUSTER, Desk
+from tests.e2e.cli.conftest import CLUSTER, Shell
 from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def new_zones(world: World, replicas: int) -> list[str]:
 
 
 @pytest.mark.flow
-def test_nodes_are_launched_in_another_zone_without_a_failed_call(desk: Desk) -> None:
-    world = desk.world
+def test_nodes_are_launched_in_another_zone_without_a_failed_call(shell: Shell) -> None:
+    world = shell.world
     zone = cheapest_zone(world)
     with full(world, zone, free=3) as subnet:
         world.run_for(2 * MINUTE)
@@ -71,7 +71,7 @@ def test_nodes_are_launched_in_another_zone_without_a_failed_call(desk: Desk) ->
         assert all(not call.errors for call in world.aws.fleets.calls[calls:])
         few = events(world, "FewFreeAddresses")
         assert any(f"{subnet} in {zone} has 3 free addresses" in e["message"] for e in few)
-        assert f"{subnet} in {zone} has 3 free addresses" in desk.tenon("explain", "nodepool", "default").out
+        assert f"{subnet} in {zone} has 3 free addresses" in shell.tenon("explain", "nodepool", "default").out
     world.run_for(6 * MINUTE)
     assert "free addresses" not in shell.tenon("explain", "nodepool", "default").out
     assert zone in new_zones(world, 6)

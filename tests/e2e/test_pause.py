@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.e2e.interruptions.rig import deployment, event, fill, health, instance_of, nodes_of, send
 
 from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.cluster.lease import lease_name
-from tests.e2e.cli.conftest import Desk
-from tests.e2e.interruptions.rig import deployment, event, fill, health, instance_of, nodes_of, send
+from tests.e2e.cli.conftest import Shell
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def expect_nothing_failed(world: World) -> None:
 
 
 @pytest.mark.flow
-def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(desk: Desk) -> None:
-    world = desk.world
+def test_a_paused_cluster_launches_and_removes_nothing_until_it_is_resumed(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 6)])
     fill(world, 6)
     before = {i.id for i in world.instances()}
@@ -175,7 +175,7 @@ def test_a_pause_ends_by_itself(shell: Shell) -> None:
     world.run_for(timedelta(minutes=55))
     assert not world.claims()
     world.run_until(lambda: len(running(world)) == 2, limit=timedelta(minutes=10))
-    assert "was not paused" in desk.tenon("resume", "demo").out
+    assert "was not paused" in shell.tenon("resume", "demo").out
 
 
 def test_pausing_again_changes_the_end_and_keeps_the_beginning(shell: Shell) -> None:
@@ -219,7 +219,7 @@ def test_a_drain_that_has_begun_goes_on_and_so_does_a_deletion_by_a_person(shell
     running_before = len(world.instances())
     world.run_for(timedelta(minutes=10))
     assert len(world.instances()) == running_before <= 1
-    desk.tenon("resume", "demo")
+    shell.tenon("resume", "demo")
     world.run_until(lambda: len(running(world)) == 4, limit=timedelta(minutes=10))
 
 
@@ -237,8 +237,8 @@ def test_a_machine_that_does_not_join_stays_while_the_cluster_is_paused(tmp_path
 
 
 @pytest.mark.flow
-def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(desk: Desk) -> None:
-    world = desk.world
+def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(shell: Shell) -> None:
+    world = shell.world
     world.apply([deployment("web", 4)])
     fill(world, 4)
     before = {i.id for i in world.instances()}

@@ -47,7 +47,7 @@ def test_machines_that_die_at_boot_cause_few_launches_and_the_pod_says_why(
     assert reason[0] in condition["message"]
     messages = [e["message"] for e in events(world, "BootFailed")]
     assert any(reason[0] in message for message in messages)
-    shown = desk.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
+    shown = shell.tenon("explain", "pod", f"default/{world.pods()[0]['metadata']['name']}").out
     assert reason[0] in shown
     assert KEY in " ".join(shown.split())
     assert "kms:CreateGrant" in shown

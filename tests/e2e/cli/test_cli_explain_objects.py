@@ -43,7 +43,7 @@ def test_a_used_node_is_kept_by_its_nodepools_policy(busy: Shell) -> None:
 
 
 @pytest.mark.flow
-def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Desk) -> None:
+def test_an_empty_node_waits_for_consolidate_after_and_is_deleted(busy: Shell) -> None:
     world, node = busy.world, _node(busy)
     world.scale("default", "inflate", 0)
     world.run_for(timedelta(seconds=12))

@@ -55,7 +55,7 @@ def test_nodes_are_filtered_and_sorted(busy: Shell) -> None:
 
 
 @pytest.mark.flow
-def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Desk) -> None:
+def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:
     world = busy.world
     world.scale("default", "inflate", 0)
     frames = 0

@@ -50,8 +50,8 @@ def test_in_a_live_cluster_it_plans_and_changes_nothing(shell: Shell) -> None:
 
 
 @pytest.mark.flow
-def test_the_cluster_does_what_was_planned(desk: Desk) -> None:
-    world = desk.world
+def test_the_cluster_does_what_was_planned(shell: Shell) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.run_until_idle()
     planned = shell.tenon("plan", "--what-if", "deployment/inflate=5", "--json").json

@@ -41,8 +41,8 @@ def test_the_demo_records_a_run_and_its_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.flow
-def test_a_live_cluster_is_reported_by_its_decision_log(desk: Desk, tmp_path: Path) -> None:
-    world = desk.world
+def test_a_live_cluster_is_reported_by_its_decision_log(shell: Shell, tmp_path: Path) -> None:
+    world = shell.world
     world.apply("cli/demo/manifests/spot-default.yaml")
     world.scale("default", "inflate", 5)
     world.run_until_idle()

@@ -21,10 +21,10 @@ MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
 
 @pytest.mark.flow
-def test_a_healthy_deployment_exits_with_0(desk: Desk) -> None:
-    desk.world.apply(MANIFEST)
-    desk.world.run_until_idle()
-    shown = desk.tenon("status")
+def test_a_healthy_deployment_exits_with_0(shell: Shell) -> None:
+    shell.world.apply(MANIFEST)
+    shell.world.run_until_idle()
+    shown = shell.tenon("status")
     assert shown.code == 0, shown.out + shown.err
     assert shown.lines[0] == f"{CLUSTER} · healthy"
     functions = set(function_sizes.FUNCTIONS) - {function_sizes.RELAY}  # which is a pod here

@@ -48,9 +48,9 @@ def by_zone(world: World) -> list[int]:
 
 
 @pytest.mark.flow
-def test_a_plan_says_which_share_crosses_zones_now_and_after(desk: Desk) -> None:
-    spread_deployment(desk.world, 2)
-    desk.world.apply(
+def test_a_plan_says_which_share_crosses_zones_now_and_after(shell: Shell) -> None:
+    spread_deployment(shell.world, 2)
+    shell.world.apply(
         [service("web"), service("near", trafficDistribution="PreferClose"), service("h", clusterIP="None")]
     )
     assert by_zone(shell.world) == [1, 1]

@@ -1,16 +1,15 @@
-"""``tenon catalog`` in another process, compared with Karpenter's published instance types."""
+"""``tenon catalog``, compared with Karpenter's published instance types."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
 
-from tests.integration.cli.command import CHECKOUT, TENON
+from tests.integration.cli.command import CHECKOUT, call
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,22 +23,10 @@ FEWER_INTERFACES = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.m
 """EC2 now says that their interfaces are spread over two cards; the VPC CNI uses the first one only."""
 
 
-def catalog(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*TENON, "catalog", *arguments],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | environ,
-    )
-
-
 def test_every_type_has_the_allocatable_and_the_labels_that_karpenter_publishes() -> None:
-    done = catalog("--json")
-    assert done.returncode == 0, done.stderr
-    listed: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    done = call("catalog", "--json")
+    assert done.code == 0, done.err
+    listed: dict[str, dict[str, Any]] = {entry["name"]: entry for entry in done.json}
     assert set(EXPECTED) - set(listed) <= NOT_DESCRIBED
     for part in ("allocatable", "labels"):
         different = {n for n, wanted in EXPECTED.items() if n in listed and listed[n][part] != wanted[part]}
@@ -48,8 +35,8 @@ def test_every_type_has_the_allocatable_and_the_labels_that_karpenter_publishes(
 
 
 def test_an_instance_type_has_known_resources_and_a_price_for_each_offering() -> None:
-    done = catalog("c7i.2xlarge", "--kubernetes", "1.33", "--json")
-    (entry,) = json.loads(done.stdout)
+    done = call("catalog", "c7i.2xlarge", "--kubernetes", "1.33", "--json")
+    (entry,) = done.json
     assert set(entry) >= {"name", "capacity", "allocatable", "labels", "offerings"}
     assert entry["allocatable"] == {
         "cpu": "7910m",
@@ -65,21 +52,21 @@ def test_an_instance_type_has_known_resources_and_a_price_for_each_offering() ->
     prices = {(o["zone"], o["capacityType"]): o["price"] for o in entry["offerings"]}
     assert prices["us-east-1a", "on-demand"] == 0.357
     assert 0 < prices["us-east-1a", "spot"] < 0.2
-    assert "local world in us-east-1" in done.stderr
+    assert "local world in us-east-1" in done.err
 
 
 def test_max_pods_is_that_of_the_option() -> None:
-    (entry,) = json.loads(catalog("c7i.2xlarge", "--max-pods", "110", "--json").stdout)
+    (entry,) = call("catalog", "c7i.2xlarge", "--max-pods", "110", "--json").json
     assert entry["capacity"]["pods"] == entry["allocatable"]["pods"] == "110"
 
 
 def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
-    shown = catalog("c5a.large")
+    shown = call("catalog", "c5a.large")
     for text in ("c5a.large", "1930m", "us-east-1a", "on-demand", "0.0770", "karpenter.k8s.aws/instance-family=c5a"):
-        assert text in shown.stdout
-    table = catalog("c5a.large", "c5a.xlarge", "m5.large", "m5.xlarge", "--region", "eu-west-1")
-    assert table.stdout.count(".xlarge") == 2
-    assert "eu-west-1" in table.stderr
+        assert text in shown.out
+    table = call("catalog", "c5a.large", "c5a.xlarge", "m5.large", "m5.xlarge", "--region", "eu-west-1")
+    assert table.out.count(".xlarge") == 2
+    assert "eu-west-1" in table.err
 
 
 @pytest.mark.parametrize(
@@ -91,12 +78,17 @@ def test_few_types_are_shown_in_detail_and_more_as_a_table() -> None:
         (["--aws", "--region", "us-east-1"], 1, "AWS can't be called: Unable to locate credentials"),
     ],
 )
-def test_errors_are_reported(arguments: list[str], code: int, message: str, tmp_path: Path) -> None:
+def test_errors_are_reported(
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     nobody = {
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "none"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_ACCESS_KEY_ID": "",
+        "AWS_SECRET_ACCESS_KEY": "",
     }
-    done = catalog(*arguments, **nobody, AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="")
-    assert done.returncode == code
-    assert message in " ".join(done.stderr.split())
+    done = call("catalog", *arguments, env=nobody)
+    assert done.code == code
+    assert message in " ".join(done.err.split())
