@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from shared.api import labels as names
 from shared.api.pods import is_provisionable, is_terminal, spec_requests, waited
 from shared.api.quantity import QuantityError, parse_resources
-from shared.base import aws, metrics
+from shared.base import metrics
 from shared.base.struct import Struct
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_s3 import S3Client
 
-    from functions.lifecycle.settings import LifecycleSettings
     from shared.api.kubernetes import Node, Pod, PodSpec
     from shared.base.metrics import Metric
     from shared.instance_types.catalog import InstanceTypeCatalog
@@ -56,10 +56,10 @@ class ClusterMetrics(Struct, kw_only=True):
     oldest_pending: float
 
 
-def report(settings: LifecycleSettings, snapshot: Snapshot, *, logger: Logger, now: datetime) -> ClusterMetrics:
+def report(s3: S3Client, catalog_bucket: str, snapshot: Snapshot, *, logger: Logger, now: datetime) -> ClusterMetrics:
     """Measure the cluster, and log it in one line."""
     try:
-        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
+        catalog = catalog_store.load(s3, catalog_bucket, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         logger.warning("The cost of nodes is unknown", extra={"why": str(error)})
         catalog = None

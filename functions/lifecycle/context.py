@@ -1,4 +1,4 @@
-"""What one reconcile of the lifecycle function shares: clients, settings, the time, and the report of changes."""
+"""What a reconcile of the lifecycle function is given: clients, settings, the time; and the report of its changes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from botocore.exceptions import ClientError
 
 from shared.api.pause import paused_pools
-from shared.base import aws, hints
+from shared.base import hints
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError
@@ -21,17 +21,59 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_eks import EKSClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
 
     from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.api.pause import Pause
+    from shared.base.runtime import Runtime
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.cluster.resources import Resource
     from shared.cluster.writes import O
     from shared.snapshot import Snapshot
+
+
+class AWSClients(Protocol):
+    """The AWS clients of this function, each created when it is first called."""
+
+    def dynamodb(self) -> DynamoDBClient:
+        """DynamoDB."""
+        ...
+
+    def ec2(self) -> EC2Client:
+        """EC2."""
+        ...
+
+    def eks(self) -> EKSClient:
+        """EKS."""
+        ...
+
+    def s3(self) -> S3Client:
+        """S3."""
+        ...
+
+    def sqs(self) -> SQSClient:
+        """SQS."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconcileScope:
+    """How much a reconcile does; both cost calls, so a reconcile for a node that joins does neither.
+
+    ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage, repairs
+    nodes and writes metrics.
+    """
+
+    resolve_node_classes: bool
+    compare_with_ec2: bool
 
 
 @dataclass(kw_only=True)
@@ -59,13 +101,16 @@ class Report:
 class ReconcileContext:
     """The clients of one reconcile, and its report.
 
-    ``now`` is when it began. ``report_lock`` is held by whoever changes the report in a thread.
+    ``now`` is when it began; ``runtime`` has the clock, and what a warm process keeps. ``report_lock`` is held by
+    whoever changes the report in a thread.
     """
 
     settings: LifecycleSettings
     client: Client
     recorder: Recorder
     cloud_provider: CloudProvider
+    aws: AWSClients
+    runtime: Runtime
     logger: Logger
     now: datetime
     report: Report = field(default_factory=Report)
@@ -105,4 +150,4 @@ class ReconcileContext:
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
         """Send messages about these keys to the termination queue."""
         for body in hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now):
-            aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
+            self.aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)

@@ -8,10 +8,14 @@ from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.lifecycle import cluster_metrics, dead_letters
-from functions.lifecycle.controller import reconcile
+from functions.lifecycle.context import ReconcileContext, ReconcileScope
+from functions.lifecycle.controller import LifecycleController
 from functions.lifecycle.settings import LifecycleSettings
 from shared.base import aws, hints, metrics, runtime, sweeps
 from shared.base.settings import read
+from shared.cluster.connect import connect
+from shared.cluster.events import recorder
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,13 +35,11 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
     settings = read(LifecycleSettings, runtime.current().environ)
     hint = hints.parse(event, cluster=settings.cluster_name)
     is_scheduled = hint.detail_type == hints.SCHEDULED
-    report = reconcile(
-        settings,
-        run=context.aws_request_id,
-        logger=logger,
+    scope = ReconcileScope(
         compare_with_ec2=is_scheduled,
         resolve_node_classes=is_scheduled or hint.detail_type == hints.NODE_POOLS_CHANGED,
     )
+    report = _controller(settings, run=context.aws_request_id).reconcile(scope)
     values: dict[Metric, float] = {
         metrics.REGISTERED: report.registered,
         metrics.REPAIRED: report.repaired,
@@ -57,8 +59,23 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
         _after_sweep(settings, now=runtime.current().now())
 
 
+def _controller(settings: LifecycleSettings, *, run: str) -> LifecycleController:
+    process, client = runtime.current(), connect(settings)
+    context = ReconcileContext(
+        settings=settings,
+        client=client,
+        recorder=recorder(client),
+        cloud_provider=EC2CloudProvider(cluster_name=settings.cluster_name),
+        aws=aws,
+        runtime=process,
+        logger=logger,
+        now=process.now(),
+    )
+    return LifecycleController(context=context, run=run)
+
+
 def _after_sweep(settings: LifecycleSettings, *, now: datetime) -> None:
-    dead_letters.check(settings, logger=logger, now=now)
+    dead_letters.check(settings, sqs=aws.sqs, logger=logger, now=now)
     if settings.sweeps_table and not now.minute % (sweeps.INTERVAL.total_seconds() // 60):
         try:
             sweeps.record(aws.dynamodb(), settings.sweeps_table, settings.cluster_name, now=now)

@@ -17,15 +17,11 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_provisionable
-from shared.base import aws, decision_log
+from shared.base import decision_log
 from shared.scheduling.nominations.planned_pods import planned_pods
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from aws_lambda_powertools import Logger
-
-    from functions.lifecycle.settings import LifecycleSettings
+    from functions.lifecycle.context import ReconcileContext
     from shared.api.nodeclaim import NodeClaim
     from shared.base.decision_log import LaunchRecord
     from shared.snapshot import Snapshot
@@ -34,9 +30,7 @@ WINDOW = timedelta(minutes=30)
 """Decisions older than this are left without a realised price: their pods couldn't all run."""
 
 
-def realise(
-    settings: LifecycleSettings, snapshot: Snapshot, price: float, *, logger: Logger, now: datetime
-) -> float | None:
+def realise(context: ReconcileContext, snapshot: Snapshot, price: float) -> float | None:
     """Add the ``price`` of all nodes (USD per hour) to decisions whose pods run now; None if there are none.
 
     DynamoDB is read only while there are NodeClaims of such an age. Its failures are logged.
@@ -44,7 +38,7 @@ def realise(
     by_decision: defaultdict[str, list[NodeClaim]] = defaultdict(list)
     for claim in snapshot.node_claims:
         created = claim.metadata.creation_timestamp
-        if names.DECISION in claim.metadata.annotations and created is not None and now - created < WINDOW:
+        if names.DECISION in claim.metadata.annotations and created is not None and context.now - created < WINDOW:
             by_decision[claim.metadata.annotations[names.DECISION]].append(claim)
     if not by_decision:
         return None
@@ -53,9 +47,9 @@ def realise(
     if not running:
         return None
     try:
-        return _add(settings.table_name, running, price, logger=logger, now=now)
+        return _add(context, running, price)
     except ClientError as error:
-        logger.warning("Couldn't write to the decision log", extra={"why": str(error)})
+        context.logger.warning("Couldn't write to the decision log", extra={"why": str(error)})
         return None
 
 
@@ -65,15 +59,16 @@ def _pods_run(claims: list[NodeClaim], pending: set[str]) -> bool:
     return not any(pod in pending for c in claims for pod in planned_pods(c))
 
 
-def _add(table: str, decisions: set[str], price: float, *, logger: Logger, now: datetime) -> float | None:
-    records = decision_log.launches_since(aws.dynamodb(), table, now - WINDOW)
+def _add(context: ReconcileContext, decisions: set[str], price: float) -> float | None:
+    dynamodb, table = context.aws.dynamodb(), context.settings.table_name
+    records = decision_log.launches_since(dynamodb, table, context.now - WINDOW)
     realised: LaunchRecord | None = None
     for record in records:
         if record.realised is not None or record.decision not in decisions:
             continue
         realised = replace(record, realised=price)
-        decision_log.put_launches(aws.dynamodb(), table, realised)
-        logger.info(
+        decision_log.put_launches(dynamodb, table, realised)
+        context.logger.info(
             "The pods of a decision run",
             extra={
                 "decision": realised.decision,

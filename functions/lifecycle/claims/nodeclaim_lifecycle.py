@@ -22,7 +22,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.api.standby import standby_state, was_standby
-from shared.base import aws, hints, parallel
+from shared.base import hints, parallel
 from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
@@ -77,25 +77,37 @@ def reconcile_nodeclaims(
         if node is not None:
             (standbys if standby_state(claim) else with_node).append((claim, node))
             continue
-        instance = unrecorded.by_nodeclaim.get(claim.name)
-        if instance is not None:
-            context.attempt(claim.ref, partial(restore_provider_id, context, claim, instance))
-            continue
-        launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
-        unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
-        failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
-        if failure is not None and _give_up(context, snapshot, claim, failure):
+        failure = _reconcile_without_node(context, snapshot, claim, unrecorded)
+        if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
-    if standbys:
-        # Imported here: few clusters have standby nodes.
-        from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415
-
-        standby_nodes.reconcile(context, standbys)
+    _reconcile_standbys(context, standbys)
     nominations = _nominations(context, without_standbys(snapshot), with_node) if nominate else PodNominations()
     _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)
     _clear_nominations(context, nominations.cleared)
     return failures
+
+
+def _reconcile_without_node(
+    context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, unrecorded: _UnrecordedInstances
+) -> LivenessFailure | None:
+    """Restore the NodeClaim's providerID if an instance has its tag; why it is given up, if its time is over."""
+    instance = unrecorded.by_nodeclaim.get(claim.name)
+    if instance is not None:
+        context.attempt(claim.ref, partial(restore_provider_id, context, claim, instance))
+        return None
+    launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
+    unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
+    failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
+    return failure if failure is not None and _give_up(context, snapshot, claim, failure) else None
+
+
+def _reconcile_standbys(context: ReconcileContext, standbys: Sequence[tuple[NodeClaim, Node]]) -> None:
+    if standbys:
+        # Imported here: few clusters have standby nodes.
+        from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415
+
+        standby_nodes.reconcile(context, standbys)
 
 
 def _give_up(context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, failure: LivenessFailure) -> bool:
@@ -104,7 +116,11 @@ def _give_up(context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, fa
         return False
     if failure.reason in {boot_failures.REGISTRATION_TIMEOUT, boot_failures.LAUNCH_TIMEOUT}:
         remember = partial(
-            boot_failures.remember_timeout, aws.dynamodb(), context.settings.table_name, claim, snapshot.node_claims
+            boot_failures.remember_timeout,
+            context.aws.dynamodb(),
+            context.settings.table_name,
+            claim,
+            snapshot.node_claims,
         )
         context.attempt(claim.ref, partial(remember, failure.message, now=context.now))
     context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
@@ -180,21 +196,7 @@ def _register_all(
     not after all nodes.
     """
     released = nominations.released
-
-    def write_node(pair: tuple[NodeClaim, Node]) -> tuple[NodeClaim, Node] | None:
-        claim, node = pair
-        change = partial(reconciled_node, claim=claim, released=node.metadata.name in released)
-        after: list[Node] = []
-        context.attempt(claim.ref, lambda: after.append(writes.update(context.client, resources.NODES, node, change)))
-        return (claim, after[0]) if after else None
-
-    changed: list[tuple[NodeClaim, Node]] = []
-    for claim, node in with_node:
-        _report_late(context, claim, node)
-        if _has_changed(claim, node, released=node.metadata.name in released, now=context.now):
-            changed.append((claim, node))
-        else:
-            context.attempt(claim.ref, partial(release.release_for, claim.name))
+    changed = _changed(context, with_node, release, released)
     unwritten = dict(nominations.by_node)
     written: list[tuple[NodeClaim, Node]] = []
 
@@ -208,13 +210,42 @@ def _register_all(
         names_in_group = [node.metadata.name for _, node in group]
         pods = {name: unwritten.pop(name) for name in names_in_group if name in unwritten}
         _nominate(context, pods)
-        written += [pair for pair in parallel.each(write_node, group) if pair is not None]
+        nodes = parallel.each(partial(_write_node, context, released), group)
+        written += [pair for pair in nodes if pair is not None]
         # Again at once, before other pods take the room of those that lost their nomination meanwhile.
         _write_nominations(context, {name: pods[name] for name in pods if name in released})
         if len(written) >= _BATCH_SIZE:
             finish()
     finish()
     _nominate(context, unwritten)
+
+
+def _changed(
+    context: ReconcileContext,
+    with_node: Iterable[tuple[NodeClaim, Node]],
+    release: EvictionRelease,
+    released: frozenset[str],
+) -> list[tuple[NodeClaim, Node]]:
+    """The pairs of which something is to be written; evictions that wait for the others are released."""
+    changed: list[tuple[NodeClaim, Node]] = []
+    for claim, node in with_node:
+        _report_late(context, claim, node)
+        if _has_changed(claim, node, released=node.metadata.name in released, now=context.now):
+            changed.append((claim, node))
+        else:
+            context.attempt(claim.ref, partial(release.release_for, claim.name))
+    return changed
+
+
+def _write_node(
+    context: ReconcileContext, released: frozenset[str], pair: tuple[NodeClaim, Node]
+) -> tuple[NodeClaim, Node] | None:
+    """The NodeClaim with its node as written; None if that failed."""
+    claim, node = pair
+    change = partial(reconciled_node, claim=claim, released=node.metadata.name in released)
+    after: list[Node] = []
+    context.attempt(claim.ref, lambda: after.append(writes.update(context.client, resources.NODES, node, change)))
+    return (claim, after[0]) if after else None
 
 
 def _report_late(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:

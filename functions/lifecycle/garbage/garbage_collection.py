@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
-from shared.base import aws, hints
+from shared.base import hints
 from shared.base.plurals import plural
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
@@ -123,7 +123,9 @@ def _why_gone(context: ReconcileContext, suspects: Sequence[NodeClaim]) -> dict[
     for claim in suspects:
         instance = described.get(instance_id(claim.status.provider_id))
         if instance is not None and boot_failures.has_failed_at_boot(claim, instance):
-            remember = partial(boot_failures.remember, aws.dynamodb(), context.settings.table_name, claim, instance)
+            remember = partial(
+                boot_failures.remember, context.aws.dynamodb(), context.settings.table_name, claim, instance
+            )
             context.attempt(claim.ref, partial(remember, now=context.now))
     return {c.name: why for c in suspects if (why := garbage.why_gone(c, described)) is not None}
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api import labels as names
-from shared.base import aws, runtime
 from shared.base.struct import Struct
 from shared.cluster import listing, resources, writes
 from shared.cluster.lease import LeaseObject
@@ -21,6 +20,8 @@ from shared.cluster.lease import LeaseObject
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+
+    from mypy_boto3_ec2 import EC2Client
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node
@@ -77,24 +78,23 @@ def leases_without_node(
 
 def _delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: tuple[Instance, ...]) -> None:
     now = snapshot.taken_at
-    last_run: dict[str, datetime] = runtime.current().cached("lifecycle:unused-resources", dict)
+    last_run: dict[str, datetime] = context.runtime.cached("lifecycle:unused-resources", dict)
     if "at" in last_run and now - last_run["at"] < COLLECTION_INTERVAL:
         return
     last_run["at"] = now
-    templates = unused_launch_templates(_cluster_launch_templates(context.settings.cluster_name), instances, now=now)
-    for template in templates[:_MAX_TEMPLATES_PER_RUN]:
-        _delete_launch_template(template)
+    ec2 = context.aws.ec2()
+    existing = _cluster_launch_templates(ec2, context.settings.cluster_name)
+    for template in unused_launch_templates(existing, instances, now=now)[:_MAX_TEMPLATES_PER_RUN]:
+        _delete_launch_template(ec2, template)
     leases = listing.list_objects(context.client, resources.LEASES, LeaseObject, namespace=NODE_LEASE_NAMESPACE).objects
     for lease in leases_without_node(leases, snapshot.nodes, now=now):
         writes.delete(context.client, resources.LEASES, lease)
 
 
-def _cluster_launch_templates(cluster: str) -> list[LaunchTemplate]:
+def _cluster_launch_templates(ec2: EC2Client, cluster: str) -> list[LaunchTemplate]:
     """The launch templates with the cluster's tag and a name of Tenon's, oldest first."""
-    pages = (
-        aws.ec2()
-        .get_paginator("describe_launch_templates")
-        .paginate(Filters=[{"Name": f"tag:{names.CLUSTER_TAG.format(cluster=cluster)}", "Values": ["owned"]}])
+    pages = ec2.get_paginator("describe_launch_templates").paginate(
+        Filters=[{"Name": f"tag:{names.CLUSTER_TAG.format(cluster=cluster)}", "Values": ["owned"]}]
     )
     templates = [
         LaunchTemplate(
@@ -109,9 +109,9 @@ def _cluster_launch_templates(cluster: str) -> list[LaunchTemplate]:
     return sorted(templates, key=lambda t: (t.created_at, t.name))
 
 
-def _delete_launch_template(template: LaunchTemplate) -> None:
+def _delete_launch_template(ec2: EC2Client, template: LaunchTemplate) -> None:
     try:
-        aws.ec2().delete_launch_template(LaunchTemplateId=template.id)
+        ec2.delete_launch_template(LaunchTemplateId=template.id)
     except ClientError as error:
         if error.response["Error"]["Code"] not in _NOT_FOUND:
             raise

@@ -19,7 +19,6 @@ from shared.api.capacity_buffer import (
     LocalObjectRef,
 )
 from shared.api.meta import with_condition
-from shared.base import aws
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.cluster import resources, writes
@@ -67,7 +66,7 @@ def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
     """Where the chunks are now; without a catalog, nothing is known about new nodes."""
     settings = context.settings
     try:
-        catalog = catalog_store.load(aws.s3(), settings.catalog_bucket, max_age=None)
+        catalog = catalog_store.load(context.aws.s3(), settings.catalog_bucket, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
         return schedule_on_existing_nodes(snapshot)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.meta import EventReason
-from shared.base import aws
 from shared.cluster.connect import describe
 from shared.launch.node_class import free_addresses
 
@@ -23,11 +22,11 @@ def remember_short_subnets(context: ReconcileContext, node_classes: Mapping[str,
     settings = context.settings
     subnets = {s.id: s for c in node_classes.values() for s in c.status.subnets}
     try:
-        needed = free_addresses.node_addresses(describe(aws.eks(), settings.cluster_name))
-        short = free_addresses.short_subnets(aws.ec2(), subnets.values(), needed=needed)
+        needed = free_addresses.node_addresses(describe(context.aws.eks(), settings.cluster_name))
+        short = free_addresses.short_subnets(context.aws.ec2(), subnets.values(), needed=needed)
         if not short:
             return
-        free_addresses.remember(aws.dynamodb(), settings.table_name, short, now=context.now)
+        free_addresses.remember(context.aws.dynamodb(), settings.table_name, short, now=context.now)
     except (BotoCoreError, ClientError) as error:
         context.logger.warning("Free addresses of subnets are unknown", extra={"why": str(error)})
         return

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
-from shared.base import aws
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 def write_statuses(context: ReconcileContext, snapshot: Snapshot, node_classes: Mapping[str, EC2NodeClass]) -> None:
     """Write the status of every valid NodeOverlay; without a catalog, statuses stay as they are."""
     try:
-        catalog = catalog_store.load(aws.s3(), context.settings.catalog_bucket, max_age=None)
+        catalog = catalog_store.load(context.aws.s3(), context.settings.catalog_bucket, max_age=None)
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("Conflicts of NodeOverlays are unknown", extra={"why": str(error)})
         return

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from shared.api import meta
 from shared.api.nodeclass import READY
-from shared.base import aws
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
 from shared.launch import boot_failures
@@ -38,7 +37,7 @@ def write_statuses(
     by_class = {node_class: failure for (_, node_class), failure in sorted(failures.items())}
     resolved_classes = resolve_node_classes(
         snapshot.node_classes,
-        describe(aws.eks(), context.settings.cluster_name),
+        describe(context.aws.eks(), context.settings.cluster_name),
         default_instance_profile=context.settings.node_instance_profile,
         now=context.now,
     )

@@ -1,0 +1,304 @@
+"""The steps of a reconcile in the order in which they run, each with when it runs and which steps it must follow.
+
+A step gets what the reconcile knows so far, and returns it with what it adds, or None. Steps of optional features are
+imported where they run, so that a cluster without buffers, overlays or standby nodes doesn't load them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from functions.lifecycle import cluster_metrics, realised_price
+from functions.lifecycle.claims import adoption, ended_reservations, node_repair, nodeclaim_lifecycle
+from functions.lifecycle.garbage import garbage_collection, unused_resources
+from functions.lifecycle.statuses import (
+    commitment_status,
+    free_addresses,
+    launch_times,
+    nodeclass_status,
+    nodepool_status,
+    validation,
+)
+from shared.api.standby import standby_state
+from shared.cluster.snapshot_reader import read_snapshot
+from shared.launch import boot_failures
+from shared.standby.held_nodes import without_standbys, without_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from functions.lifecycle.claims.liveness import LivenessFailure
+    from functions.lifecycle.context import ReconcileContext, ReconcileScope
+    from shared.api.meta import EventReason
+    from shared.api.nodeclass import EC2NodeClass
+    from shared.cloud_provider import Instance
+    from shared.launch.boot_failures import BootFailure
+    from shared.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconcileState:
+    """What a reconcile knows: the snapshot that it began with, and what its steps have added.
+
+    ``visible`` is the snapshot without standby nodes. ``nominate``: the lease is held, so pods may be nominated.
+    ``node_classes`` are by name, with their resolved statuses once they are resolved. ``pauses`` are (reason, message)
+    by NodePool; None: they weren't read. ``is_outdated``: a node has been initialized since the snapshot.
+    """
+
+    scope: ReconcileScope
+    nominate: bool
+    snapshot: Snapshot
+    visible: Snapshot
+    node_classes: Mapping[str, EC2NodeClass]
+    liveness_failures: Mapping[str, LivenessFailure] = field(default_factory=dict)
+    """By NodePool: the last NodeClaim that was given up in this reconcile."""
+    boot_failures: Mapping[tuple[str, str], BootFailure] = field(default_factory=dict)
+    """By NodePool and node class: the machine that died at boot, or never joined."""
+    pauses: Mapping[str, tuple[EventReason, str]] | None = None
+    instances: tuple[Instance, ...] = ()
+    is_outdated: bool = False
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, scope: ReconcileScope, *, nominate: bool) -> ReconcileState:
+        """The state in which a reconcile begins."""
+        return cls(
+            scope=scope,
+            nominate=nominate,
+            snapshot=snapshot,
+            visible=without_standbys(snapshot),
+            node_classes={c.name: c for c in snapshot.node_classes},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of the reconcile. ``after`` are the names of steps whose results or writes it needs."""
+
+    name: str
+    run: Callable[[ReconcileContext, ReconcileState], ReconcileState | None]
+    when: Callable[[ReconcileState], bool]
+    after: tuple[str, ...] = ()
+
+
+# --- when a step runs ---
+
+
+def always(_state: ReconcileState) -> bool:
+    """In each reconcile, also in one for a node that joins."""
+    return True
+
+
+def resolving_node_classes(state: ReconcileState) -> bool:
+    """On the schedule, and after changes of NodePools and node classes."""
+    return state.scope.resolve_node_classes
+
+
+def comparing_with_ec2(state: ReconcileState) -> bool:
+    """On the schedule."""
+    return state.scope.compare_with_ec2
+
+
+def with_node_overlays(state: ReconcileState) -> bool:
+    """As :func:`resolving_node_classes`, if the cluster has NodeOverlays."""
+    return resolving_node_classes(state) and bool(state.snapshot.node_overlays)
+
+
+def with_capacity_buffers(state: ReconcileState) -> bool:
+    """In each reconcile, if the cluster has CapacityBuffers."""
+    return bool(state.snapshot.capacity_buffers)
+
+
+def with_standby_nodes(state: ReconcileState) -> bool:
+    """As :func:`comparing_with_ec2`, if the cluster has standby nodes."""
+    return comparing_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
+
+
+# --- what a step does ---
+
+
+def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
+    initialized_before = context.report.initialized
+    failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, state.snapshot, nominate=state.nominate)
+    return replace(state, liveness_failures=failures, is_outdated=context.report.initialized > initialized_before)
+
+
+def _write_invalid(context: ReconcileContext, state: ReconcileState) -> None:
+    validation.write_invalid(context, state.snapshot)
+
+
+def _read_boot_failures(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
+    known = boot_failures.current(context.aws.dynamodb(), context.settings.table_name, now=context.now)
+    return replace(state, boot_failures=boot_failures.unresolved(known, state.snapshot.node_claims))
+
+
+def _resolve_node_classes(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
+    resolved = nodeclass_status.write_statuses(context, state.snapshot, state.boot_failures)
+    return replace(state, node_classes=resolved)
+
+
+def _remember_short_subnets(context: ReconcileContext, state: ReconcileState) -> None:
+    free_addresses.remember_short_subnets(context, state.node_classes)
+
+
+def _read_pauses(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
+    paused = nodepool_status.pauses(context, state.snapshot, state.boot_failures, state.node_classes)
+    return replace(state, pauses=paused)
+
+
+def _write_node_overlay_statuses(context: ReconcileContext, state: ReconcileState) -> None:
+    from functions.lifecycle.statuses import node_overlay_status  # noqa: PLC0415 (an optional feature)
+
+    node_overlay_status.write_statuses(context, state.snapshot, state.node_classes)
+
+
+def _write_nodepool_statuses(context: ReconcileContext, state: ReconcileState) -> None:
+    at_boot = nodepool_status.boot_failures_by_pool(state.boot_failures, state.node_classes)
+    failures = {**at_boot, **state.liveness_failures}
+    nodepool_status.write_statuses(context, state.visible, state.node_classes, failures, state.pauses)
+
+
+def _write_capacity_buffer_statuses(context: ReconcileContext, state: ReconcileState) -> None:
+    # An optional feature, and the scheduler with numpy is a large part of a cold start.
+    from functions.lifecycle.statuses import capacity_buffer_status  # noqa: PLC0415
+
+    visible = state.visible
+    if state.is_outdated:
+        visible = without_standbys(read_snapshot(context.client, now=context.now, leaving=None))
+    capacity_buffer_status.write_statuses(context, visible)
+
+
+def _write_commitment_conditions(context: ReconcileContext, state: ReconcileState) -> None:
+    commitment_status.write_conditions(context, state.visible)
+
+
+def _adopt(context: ReconcileContext, state: ReconcileState) -> None:
+    adoption.adopt(context, state.snapshot)
+
+
+def _remember_launch_times(context: ReconcileContext, state: ReconcileState) -> None:
+    launch_times.remember(context, state.snapshot)
+
+
+def _list_instances(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
+    return replace(state, instances=context.cloud_provider.list())
+
+
+def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:
+    garbage_collection.collect(context, state.snapshot, state.instances)
+
+
+def _relabel_ended_reservations(context: ReconcileContext, state: ReconcileState) -> None:
+    ended_reservations.relabel(context, state.snapshot, state.instances)
+
+
+def _repair_nodes(context: ReconcileContext, state: ReconcileState) -> None:
+    node_repair.repair_nodes(context, state.visible)
+
+
+def _sweep_standby_nodes(context: ReconcileContext, state: ReconcileState) -> None:
+    if context.pause is not None:
+        return
+    from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415 (an optional feature)
+
+    standby_nodes.sweep(context, state.snapshot, state.instances)
+
+
+def _delete_unused_resources(context: ReconcileContext, state: ReconcileState) -> None:
+    if context.pause is None:
+        unused_resources.delete_unused(context, state.snapshot, state.instances)
+
+
+def _measure(context: ReconcileContext, state: ReconcileState) -> None:
+    measured = cluster_metrics.report(
+        context.aws.s3(),
+        context.settings.catalog_bucket,
+        without_stopped(state.snapshot),
+        logger=context.logger,
+        now=context.now,
+    )
+    context.report.cluster_metrics = measured
+    context.report.realised_price = realised_price.realise(context, state.snapshot, measured.cost)
+
+
+STEPS: tuple[Step, ...] = (
+    Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always),
+    Step(name="invalid objects", run=_write_invalid, when=always),
+    Step(name="boot failures", run=_read_boot_failures, when=resolving_node_classes, after=("NodeClaims",)),
+    Step(
+        name="node classes",
+        run=_resolve_node_classes,
+        when=resolving_node_classes,
+        after=("boot failures",),
+    ),
+    Step(
+        name="short subnets",
+        run=_remember_short_subnets,
+        when=resolving_node_classes,
+        after=("node classes",),
+    ),
+    # Reconciles for nodes that join leave condition Paused as it is: they read no more than they need.
+    Step(
+        name="pauses",
+        run=_read_pauses,
+        when=resolving_node_classes,
+        after=("boot failures", "node classes"),
+    ),
+    Step(
+        name="NodeOverlay statuses",
+        run=_write_node_overlay_statuses,
+        when=with_node_overlays,
+        after=("node classes",),
+    ),
+    Step(
+        name="NodePool statuses",
+        run=_write_nodepool_statuses,
+        when=always,
+        after=("NodeClaims", "boot failures", "node classes", "pauses"),
+    ),
+    # A node that has just been initialized has room, which counts at once.
+    Step(
+        name="CapacityBuffer statuses",
+        run=_write_capacity_buffer_statuses,
+        when=with_capacity_buffers,
+        after=("NodeClaims",),
+    ),
+    # These three write to NodePools too: their conditions and annotations, not their status as a whole.
+    Step(
+        name="commitment conditions",
+        run=_write_commitment_conditions,
+        when=resolving_node_classes,
+        after=("NodePool statuses",),
+    ),
+    Step(name="adoption", run=_adopt, when=resolving_node_classes, after=("NodePool statuses",)),
+    Step(name="launch times", run=_remember_launch_times, when=resolving_node_classes, after=("adoption",)),
+    # A NodeClaim may get its instance's providerID back in the first step, and is no garbage then.
+    Step(name="instances", run=_list_instances, when=comparing_with_ec2, after=("NodeClaims",)),
+    Step(
+        name="garbage collection",
+        run=_collect_garbage,
+        when=comparing_with_ec2,
+        after=("NodeClaims", "instances"),
+    ),
+    Step(
+        name="ended reservations",
+        run=_relabel_ended_reservations,
+        when=comparing_with_ec2,
+        after=("instances",),
+    ),
+    Step(name="node repair", run=_repair_nodes, when=comparing_with_ec2, after=("garbage collection",)),
+    Step(
+        name="standby nodes",
+        run=_sweep_standby_nodes,
+        when=with_standby_nodes,
+        after=("instances", "garbage collection"),
+    ),
+    Step(
+        name="unused resources",
+        run=_delete_unused_resources,
+        when=comparing_with_ec2,
+        after=("instances",),
+    ),
+    Step(name="metrics", run=_measure, when=comparing_with_ec2, after=("NodeClaims",)),
+)
+"""All steps. An error in one ends the reconcile; an error about one object is logged, and the next object follows."""

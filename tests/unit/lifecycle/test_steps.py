@@ -1,0 +1,102 @@
+"""The steps of a reconcile: their order, and when each of them runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from functions.lifecycle.context import ReconcileScope
+from functions.lifecycle.steps import STEPS, ReconcileState, Step
+from shared.api import labels as names
+from shared.api.capacity_buffer import CapacityBuffer
+from shared.api.meta import ObjectMeta
+from shared.api.node_overlay import NodeOverlay
+from shared.api.nodeclaim import NodeClaim
+from shared.snapshot import BufferObjects, Snapshot
+
+ROOT = Path(__file__).parents[3]
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+EMPTY = Snapshot(taken_at=NOW)
+JOINING = ReconcileScope(resolve_node_classes=False, compare_with_ec2=False)
+NODE_POOLS_CHANGED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=False)
+SCHEDULED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=True)
+OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "standby nodes"}
+
+
+def steps(scope: ReconcileScope, snapshot: Snapshot = EMPTY) -> list[str]:
+    """The names of the steps that run."""
+    state = ReconcileState.of(snapshot, scope, nominate=True)
+    return [step.name for step in STEPS if step.when(state)]
+
+
+def standby_node() -> NodeClaim:
+    return NodeClaim(metadata=ObjectMeta(name="s", annotations={names.STANDBY: "stopped"}))
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_a_step_follows_those_whose_results_it_needs(step: Step) -> None:
+    before = [s.name for s in STEPS[: STEPS.index(step)]]
+    assert set(step.after) <= set(before)
+
+
+def test_no_step_is_in_the_list_twice() -> None:
+    assert len({step.name for step in STEPS}) == len({step.run for step in STEPS}) == len(STEPS)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("NodeClaims", "boot failures"),  # a NodeClaim that is given up is such a failure
+        ("NodeClaims", "garbage collection"),  # an instance whose NodeClaim was restored is no garbage
+        ("boot failures", "node classes"),  # they say in which class machines died at boot
+        ("node classes", "NodeOverlay statuses"),
+        ("node classes", "NodePool statuses"),  # a NodePool is ready if its node class is
+        ("pauses", "NodePool statuses"),
+        ("instances", "garbage collection"),
+        ("garbage collection", "node repair"),
+        ("garbage collection", "unused resources"),
+    ],
+)
+def test_what_a_step_needs_comes_before_it(earlier: str, later: str) -> None:
+    order = [step.name for step in STEPS]
+    assert order.index(earlier) < order.index(later)
+
+
+def test_a_reconcile_for_a_node_that_joins_resolves_nothing_and_compares_nothing() -> None:
+    assert steps(JOINING) == ["NodeClaims", "invalid objects", "NodePool statuses"]
+
+
+def test_changed_node_pools_are_resolved_but_not_compared_with_ec2() -> None:
+    changed = set(steps(NODE_POOLS_CHANGED))
+    assert {"node classes", "pauses", "adoption"} <= changed
+    assert changed.isdisjoint({"instances", "garbage collection", "node repair", "unused resources", "metrics"})
+
+
+def test_the_schedule_runs_every_step_but_those_of_features_that_are_off() -> None:
+    assert set(steps(SCHEDULED)) == {step.name for step in STEPS} - OPTIONAL
+
+
+@pytest.mark.parametrize(
+    ("feature", "step"),
+    [
+        (Snapshot(taken_at=NOW, node_overlays=(NodeOverlay(),)), "NodeOverlay statuses"),
+        (
+            Snapshot(taken_at=NOW, capacity_buffers=(BufferObjects(buffer=CapacityBuffer()),)),
+            "CapacityBuffer statuses",
+        ),
+        (Snapshot(taken_at=NOW, node_claims=(standby_node(),)), "standby nodes"),
+    ],
+)
+def test_a_feature_has_its_step_where_the_cluster_uses_it(feature: Snapshot, step: str) -> None:
+    assert set(steps(SCHEDULED, feature)) & OPTIONAL == {step}
+
+
+def test_the_modules_of_features_that_are_off_are_not_imported() -> None:
+    code = "import functions.lifecycle.handler, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    optional = {"statuses.node_overlay_status", "statuses.capacity_buffer_status", "claims.standby_nodes"}
+    assert {f"functions.lifecycle.{module}" for module in optional}.isdisjoint(done.stdout.split())
