@@ -1,18 +1,42 @@
-"""The batch of an SQS event: parsed interruption events; malformed ones are dead-lettered. Or the schedule's event."""
+"""The batch of an SQS event: parsed interruption events; malformed ones are dead-lettered. Or the schedule's event.
+
+The report counts what becomes of it.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from shared.base import aws, hints, queues
+from shared.base import hints, queues
 from shared.interruptions.notice import MalformedEventError
 from shared.interruptions.parser import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from shared.interruptions.parser import Event
+
+
+ReportKey = Literal[
+    "drained",
+    "marked",
+    "replaced",
+    "cordoned",
+    "launched",
+    "ignored",
+    "unmanaged",
+    "expired",
+    "duplicate",
+    "contradicted",
+]
+"""Nodes, but for ``ignored``, ``unmanaged``, ``expired``, ``duplicate`` and ``contradicted``, which are messages."""
+Report = Counter[ReportKey]
+"""The results of a batch, for its log line and metrics."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +57,9 @@ class Batch:
     malformed: int
 
 
-def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Logger) -> Batch:
+def parse_batch(
+    event: dict[str, Any], *, sqs: Callable[[], SQSClient], dead_letter_queue_url: str, logger: Logger
+) -> Batch:
     """The batch of an SQS event; malformed messages go to the dead-letter queue with the reason."""
     if event.get("source") == hints.SCHEDULE:
         return Batch(messages=(), sweep=True, malformed=0)
@@ -44,9 +70,7 @@ def parse_batch(event: dict[str, Any], *, dead_letter_queue_url: str, logger: Lo
         try:
             parsed = parse(body)
         except MalformedEventError as error:
-            queues.reject_malformed_event(
-                aws.sqs(), dead_letter_queue_url, record=record, reason=str(error), logger=logger
-            )
+            queues.reject_malformed_event(sqs(), dead_letter_queue_url, record=record, reason=str(error), logger=logger)
             malformed += 1
             continue
         redelivered = int(record["attributes"]["ApproximateReceiveCount"]) > 1

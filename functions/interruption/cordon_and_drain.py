@@ -19,7 +19,7 @@ from functions.interruption.deadline import earlier_deadline
 from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
-from shared.base import aws, hints, parallel, queues, runtime
+from shared.base import hints, parallel, queues
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects
@@ -27,10 +27,12 @@ from shared.instance_types import unavailable_offerings
 from shared.termination import delayed_eviction, requeue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
 
     from functions.interruption.settings import InterruptionSettings
     from shared.api.nodeclaim import NodeClaim
@@ -64,8 +66,11 @@ class Drain:
 class Drainer:
     """Cordons and drains nodes."""
 
-    client: Client
     settings: InterruptionSettings
+    client: Client
+    dynamodb: Callable[[], DynamoDBClient]
+    sqs: Callable[[], SQSClient]
+    now: Callable[[], datetime]
     logger: Logger
 
     def cordon_and_drain(self, drains: Sequence[Drain]) -> frozenset[str]:
@@ -75,7 +80,7 @@ class Drainer:
             ClientError: the termination queue can't be reached.
         """
         nodes = self._list_nodes(drains)
-        start_at_latest = runtime.current().now() + DECISION_TIMEOUT
+        start_at_latest = self.now() + DECISION_TIMEOUT
         self._send_to_termination([d.claim.name for d in drains if d.awaits_decision], delay=DECISION_TIMEOUT)
 
         def try_drain(drain: Drain) -> bool:
@@ -129,8 +134,8 @@ class Drainer:
         offerings = sorted(
             {(labels.get(keys[0], ""), labels.get(keys[1], ""), labels.get(keys[2], "")) for labels in all_labels}
         )
-        now = runtime.current().now()
-        unavailable_offerings.mark(aws.dynamodb(), self.settings.table_name, offerings, reason=reason, now=now)
+        table, now = self.settings.table_name, self.now()
+        unavailable_offerings.mark(self.dynamodb(), table, offerings, reason=reason, now=now)
 
     def cordon(self, node: Node) -> None:
         """Cordon the node as ``kubectl cordon`` does: it gets no new pods, and running pods stay."""
@@ -174,7 +179,7 @@ class Drainer:
         annotations: dict[str, str | None] = {}
         deadline = None
         if drain.effective_at is not None:
-            deadline = earlier_deadline(claim, drain.effective_at, now=runtime.current().now())
+            deadline = earlier_deadline(claim, drain.effective_at, now=self.now())
         if deadline is not None:
             annotations = {names.TERMINATION_TIMESTAMP: deadline.isoformat(), requeue.REQUEUE_AT: None}
         if drain.awaits_decision and claim.metadata.deletion_timestamp is None:
@@ -189,11 +194,11 @@ class Drainer:
 
     def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> None:
         """Send the NodeClaims to the termination queue, a few in each message: one message's are drained in turn."""
-        now = runtime.current().now()
+        now = self.now()
         for start in range(0, len(claims), _CLAIMS_PER_MESSAGE):
             keys = claims[start : start + _CLAIMS_PER_MESSAGE]
             for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=keys, time=now):
-                queues.send_delayed(aws.sqs(), self.settings.termination_queue_url, body=body, delay=delay)
+                queues.send_delayed(self.sqs(), self.settings.termination_queue_url, body=body, delay=delay)
 
 
 def _with_disrupted_taint(node: Node) -> Node:

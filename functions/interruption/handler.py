@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
-from functions.interruption.batch import parse_batch
-from functions.interruption.controller import InterruptionController, Report
+from functions.interruption.batch import Report, parse_batch
+from functions.interruption.controller import InterruptionController
+from functions.interruption.cordon_and_drain import Drainer
+from functions.interruption.replacement_launch import ReplacementLaunch
 from functions.interruption.settings import InterruptionSettings
 from shared.base import aws, metrics, queues, runtime
 from shared.base.settings import read
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
+from shared.cluster.events import recorder
+from shared.provisioning.provisioner import provisioner_of
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -30,14 +35,11 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Handle a whole batch together, or sweep; the response lists the messages to redeliver."""
     settings = read(InterruptionSettings, runtime.current().environ)
     report: Report = Report()
-    batch = parse_batch(event, dead_letter_queue_url=settings.dead_letter_queue_url, logger=logger)
-    half = timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
+    batch = parse_batch(event, sqs=aws.sqs, dead_letter_queue_url=settings.dead_letter_queue_url, logger=logger)
     failed: frozenset[str] = frozenset()
     if batch.messages or batch.sweep:
         try:
-            failed = InterruptionController(
-                settings, run=context.aws_request_id, until=runtime.current().now() + half, report=report, logger=logger
-            ).reconcile(batch.messages, sweep=batch.sweep)
+            failed = _controller(settings, context, report).reconcile(batch.messages, sweep=batch.sweep)
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning(
                 "Handling events failed and is tried again", extra={"error": type(error).__name__, "why": str(error)}
@@ -45,6 +47,29 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             failed = frozenset(m.id for m in batch.messages)
     _emit_metrics(report, received=len(batch.messages) + batch.malformed, malformed=batch.malformed)
     return queues.retry_response(aws.sqs(), event, failed) if batch.messages else queues.partial_batch_response(())
+
+
+def _controller(settings: InterruptionSettings, context: LambdaContext, report: Report) -> InterruptionController:
+    process, client = runtime.current(), connect(settings)
+    return InterruptionController(
+        settings,
+        client=client,
+        recorder=recorder(client),
+        drainer=Drainer(
+            settings=settings, client=client, dynamodb=aws.dynamodb, sqs=aws.sqs, now=process.now, logger=logger
+        ),
+        replacements=ReplacementLaunch(
+            provisioner=provisioner_of(settings, by="interruption", run=context.aws_request_id, logger=logger),
+            until=process.now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
+            runtime=process,
+            report=report,
+            logger=logger,
+        ),
+        dynamodb=aws.dynamodb,
+        runtime=process,
+        report=report,
+        logger=logger,
+    )
 
 
 def _emit_metrics(report: Report, *, received: int, malformed: int) -> None:

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition
-from shared.base import aws, decision_log, runtime
+from shared.base import decision_log
 from shared.base.aws import error_code
 from shared.base.decision_log import DecisionRecord
 from shared.base.struct import Struct
@@ -44,9 +44,10 @@ class PoolNotices(Struct, kw_only=True):
     running_hours: float
 
 
-def record_drains(table: str, drains: Iterable[Drain], *, logger: Logger) -> None:
+def record_drains(
+    dynamodb: DynamoDBClient, table: str, drains: Iterable[Drain], *, now: datetime, logger: Logger
+) -> None:
     """Write the drains to the decision log, for ``tenon explain node`` and the report; a failure is only logged."""
-    now = runtime.current().now()
     decisions = [
         DecisionRecord(
             node=drain.claim.status.node_name or drain.claim.name,
@@ -59,16 +60,23 @@ def record_drains(table: str, drains: Iterable[Drain], *, logger: Logger) -> Non
         for drain in drains
     ]
     try:
-        decision_log.put_all(aws.dynamodb(), table, decisions)
+        decision_log.put_all(dynamodb, table, decisions)
     except ClientError as error:
         logger.warning("Couldn't write to the decision log", extra={"nodes": len(decisions), "why": str(error)})
 
 
-def record_pools(table: str, interrupted: Collection[str], claims: Iterable[NodeClaim], *, logger: Logger) -> None:
+def record_pools(
+    dynamodb: DynamoDBClient,
+    table: str,
+    interrupted: Collection[str],
+    claims: Iterable[NodeClaim],
+    *,
+    now: datetime,
+    logger: Logger,
+) -> None:
     """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
-    now = runtime.current().now()
     try:
-        add(aws.dynamodb(), table, pool_notices(interrupted, claims, now=now), now=now)
+        add(dynamodb, table, pool_notices(interrupted, claims, now=now), now=now)
     except ClientError as error:
         logger.warning("Couldn't record interruptions", extra={"why": str(error)})
 

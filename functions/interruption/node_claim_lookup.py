@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster.node_class_groups import list_node_claims
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.runtime import Runtime
     from shared.cluster.client import Client
 
 _CLOCK_TOLERANCE = timedelta(seconds=2)
@@ -34,14 +34,15 @@ class _KnownInstances:
 class NodeClaimLookup:
     """The lookup of one invocation; the instance ids are cached in a warm process."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, runtime: Runtime) -> None:
         self._client = client
+        self._runtime = runtime
         self._listed: dict[str, NodeClaim] | None = None
 
     def for_instances(self, instance_ids: Iterable[str], *, latest_event: datetime) -> dict[str, NodeClaim]:
         """The NodeClaims of these instances, by instance id; ``latest_event`` is the time of the newest event."""
         wanted = set(instance_ids)
-        known: _KnownInstances | None = runtime.current().cache.get(_CACHE_KEY)
+        known: _KnownInstances | None = self._runtime.cache.get(_CACHE_KEY)
         if self._listed is None and known is not None and known.listed_at >= latest_event + _CLOCK_TOLERANCE:
             wanted &= known.instance_ids
             if not wanted:
@@ -52,8 +53,8 @@ class NodeClaimLookup:
     def all_by_instance(self) -> dict[str, NodeClaim]:
         """Every NodeClaim with an instance, by instance id; listed once per invocation."""
         if self._listed is None:
-            listed_at = runtime.current().now()
+            listed_at = self._runtime.now()
             claims = list_node_claims(self._client).own.objects
             self._listed = {instance_id(c.status.provider_id): c for c in claims if c.status.provider_id}
-            runtime.current().cache[_CACHE_KEY] = _KnownInstances(listed_at, frozenset(self._listed))
+            self._runtime.cache[_CACHE_KEY] = _KnownInstances(listed_at, frozenset(self._listed))
         return self._listed

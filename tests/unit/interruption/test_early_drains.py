@@ -1,4 +1,4 @@
-"""Which nodes are replaced before EC2 interrupts them."""
+"""Which nodes are drained before EC2 interrupts them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from functions.interruption import proactive_replacement as replacement
+from functions.interruption import early_drains
+from functions.interruption.rebalance_policy import ON_REBALANCE, is_ignored
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
@@ -39,16 +40,16 @@ def cluster(
     protected: Iterable[int] = (),
 ) -> Snapshot:
     pool = NodePool(
-        metadata=ObjectMeta(name="p", annotations={} if policy is None else {replacement.ON_REBALANCE: policy}),
+        metadata=ObjectMeta(name="p", annotations={} if policy is None else {ON_REBALANCE: policy}),
         spec=NodePoolSpec(disruption=Disruption(budgets=ALL if budgets is None else budgets)),
     )
     claims, nodes, pods = [], [], []
     for i in range(size):
         annotations = {}
         if i in at_risk:
-            annotations[replacement.AT_RISK] = (NOW - timedelta(minutes=1)).isoformat()
+            annotations[early_drains.AT_RISK] = (NOW - timedelta(minutes=1)).isoformat()
         if maintenance and i in maintenance:
-            annotations[replacement.MAINTENANCE] = maintenance[i].isoformat()
+            annotations[early_drains.MAINTENANCE] = maintenance[i].isoformat()
         claims.append(
             NodeClaim(
                 metadata=ObjectMeta(
@@ -86,81 +87,76 @@ def cluster(
     return Snapshot(taken_at=NOW, node_claims=tuple(claims), nodes=tuple(nodes), node_pools=(pool,), pods=tuple(pods))
 
 
-def replaced_nodes(snapshot: Snapshot) -> list[str]:
-    return [m.node for m in replacement.plan_replacements(snapshot, now=NOW).replacements]
+def drained_nodes(snapshot: Snapshot) -> list[str]:
+    return [d.node for d in early_drains.plan_drains(snapshot, now=NOW).drains]
 
 
 def test_a_policy_may_replace_nodes_at_risk() -> None:
-    assert replaced_nodes(cluster(5, at_risk=[3], policy="replace")) == ["n003"]
+    assert drained_nodes(cluster(5, at_risk=[3], policy="replace")) == ["n003"]
 
 
 @pytest.mark.parametrize("policy", [None, "", "nonsense", "ignore"])
 def test_recommendations_are_ignored_by_default_and_where_the_policy_is_invalid(policy: str | None) -> None:
     snapshot = cluster(5, at_risk=[3], policy=policy)
-    assert replaced_nodes(snapshot) == []
-    assert replacement.is_ignored(snapshot.node_claims[3], snapshot.node_pools)
+    assert drained_nodes(snapshot) == []
+    assert is_ignored(snapshot.node_claims[3], snapshot.node_pools)
 
 
 def test_maintenance_does_not_depend_on_the_policy() -> None:
-    assert replaced_nodes(cluster(20, maintenance={2: NOW + timedelta(days=3)}, policy=None)) == ["n002"]
+    assert drained_nodes(cluster(20, maintenance={2: NOW + timedelta(days=3)}, policy=None)) == ["n002"]
 
 
 def test_a_policy_may_ignore_recommendations_or_cordon() -> None:
-    assert (
-        replacement.plan_replacements(cluster(5, at_risk=[3], policy="ignore"), now=NOW)
-        == replacement.ReplacementPlan()
-    )
-    plan = replacement.plan_replacements(cluster(5, at_risk=[3], policy="cordon"), now=NOW)
-    assert plan.replacements == ()
+    assert early_drains.plan_drains(cluster(5, at_risk=[3], policy="ignore"), now=NOW) == early_drains.EarlyDrainPlan()
+    plan = early_drains.plan_drains(cluster(5, at_risk=[3], policy="cordon"), now=NOW)
+    assert plan.drains == ()
     assert [n.metadata.name for n in plan.cordon] == ["n003"]
 
 
 @given(size=st.integers(1, 120), at_risk=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
-def test_at_most_a_tenth_of_a_pool_is_replaced_at_a_time(size: int, at_risk: set[int], leaving: set[int]) -> None:
+def test_at_most_a_tenth_of_a_pool_is_drained_at_a_time(size: int, at_risk: set[int], leaving: set[int]) -> None:
     snapshot = cluster(size, at_risk=at_risk | leaving, deleted=leaving)
-    in_progress = len({i for i in leaving if i < size}) + len(replaced_nodes(snapshot))
+    in_progress = len({i for i in leaving if i < size}) + len(drained_nodes(snapshot))
     most = max(1, size // 10)
-    assert len(replaced_nodes(snapshot)) <= max(0, most - len({i for i in leaving if i < size}))
+    assert len(drained_nodes(snapshot)) <= max(0, most - len({i for i in leaving if i < size}))
     if {i for i in at_risk - leaving if i < size} and not leaving:
         assert 1 <= in_progress <= most
 
 
 def test_a_wave_stops_while_replacements_do_not_start() -> None:
-    assert replaced_nodes(cluster(40, at_risk=range(40))) == ["n000", "n001", "n002", "n003"]
-    assert replaced_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38])) == ["n000"]
-    assert replaced_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38, 39])) == []
+    assert drained_nodes(cluster(40, at_risk=range(40))) == ["n000", "n001", "n002", "n003"]
+    assert drained_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38])) == ["n000"]
+    assert drained_nodes(cluster(40, at_risk=range(30), starting=[36, 37, 38, 39])) == []
 
 
 def test_disruption_budgets_apply_to_nodes_at_risk_and_to_maintenance() -> None:
     none = [Budget(nodes="0")]
     soon = {2: NOW + timedelta(days=3)}
-    assert replaced_nodes(cluster(20, at_risk=[1], maintenance=soon, budgets=none)) == []
-    assert replaced_nodes(cluster(20, at_risk=[1], maintenance=soon)) == ["n001", "n002"]
+    assert drained_nodes(cluster(20, at_risk=[1], maintenance=soon, budgets=none)) == []
+    assert drained_nodes(cluster(20, at_risk=[1], maintenance=soon)) == ["n001", "n002"]
 
 
 def test_maintenance_waits_for_disruption_budgets_until_it_is_imminent() -> None:
     closed = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
-    assert replaced_nodes(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=closed)) == []
+    assert drained_nodes(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=closed)) == []
     imminent = cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=closed)
-    replacements = replacement.plan_replacements(imminent, now=NOW).replacements
-    assert [(r.node, r.forced, r.deadline) for r in replacements] == [("n002", True, NOW + timedelta(minutes=50))]
+    drains = early_drains.plan_drains(imminent, now=NOW).drains
+    assert [(d.node, d.forced, d.deadline) for d in drains] == [("n002", True, NOW + timedelta(minutes=50))]
 
 
 def test_maintenance_that_has_started_sets_no_deadline() -> None:
-    (planned,) = replacement.plan_replacements(
-        cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW
-    ).replacements
+    (planned,) = early_drains.plan_drains(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).drains
     assert (planned.forced, planned.deadline) == (True, None)
 
 
 def test_do_not_disrupt_is_honoured_except_for_imminent_maintenance() -> None:
     dates = {4: NOW + timedelta(minutes=30), 5: NOW + timedelta(days=1)}
-    assert replaced_nodes(cluster(60, at_risk=[3], maintenance=dates, protected=[3, 4, 5])) == ["n004"]
+    assert drained_nodes(cluster(60, at_risk=[3], maintenance=dates, protected=[3, 4, 5])) == ["n004"]
 
 
 def test_a_recommendation_is_valid_for_twenty_minutes() -> None:
     snapshot = cluster(5, at_risk=[3])
     claim = snapshot.node_claims[3]
-    assert replacement.is_marked(claim, now=NOW + timedelta(minutes=18))
-    assert not replacement.is_marked(claim, now=NOW + timedelta(minutes=20))
-    assert replacement.plan_replacements(snapshot, now=NOW + timedelta(minutes=20)) == replacement.ReplacementPlan()
+    assert early_drains.is_marked(claim, now=NOW + timedelta(minutes=18))
+    assert not early_drains.is_marked(claim, now=NOW + timedelta(minutes=20))
+    assert early_drains.plan_drains(snapshot, now=NOW + timedelta(minutes=20)) == early_drains.EarlyDrainPlan()

@@ -1,18 +1,19 @@
-"""Which nodes are replaced before EC2 interrupts them: those at risk, and those with scheduled maintenance.
+"""Which nodes are drained before EC2 interrupts them: those at risk, and those with scheduled maintenance.
 
 The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
-At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are replaced at a time. Maintenance that
-starts soon comes first, whatever budgets or pauses say. Rebalance recommendations are ignored unless the NodePool says
-otherwise, as by Karpenter, which drains at once on scheduled changes. Source of the limits: ours.
+At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are drained at a time. Maintenance that
+starts soon comes first, whatever budgets or pauses say. What a rebalance recommendation does is the NodePool's policy
+(:mod:`functions.interruption.rebalance_policy`). Karpenter drains at once on scheduled changes. Source of the limits:
+ours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from functions.interruption.rebalance_policy import RebalancePolicy, rebalance_policy
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
@@ -21,15 +22,10 @@ from shared.api.pods import is_protected, is_terminal
 from shared.disruption.budgets import allowed_disruptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodepool import NodePool
     from shared.snapshot import Snapshot
 
-ON_REBALANCE = "tenon.sh/on-rebalance"
-"""Annotation on a NodePool: its :class:`RebalancePolicy`."""
 AT_RISK = "tenon.sh/rebalance-recommended"
 """Annotation on a NodeClaim: when EC2 recommended replacing its instance (RFC 3339)."""
 MAINTENANCE = "tenon.sh/maintenance-starts"
@@ -44,20 +40,9 @@ _DISRUPTION_REASON = "Drifted"
 """The budgets of this reason apply: an instance with announced maintenance no longer is as it should be."""
 
 
-class RebalancePolicy(Enum):
-    """What a rebalance recommendation does to the nodes of a NodePool."""
-
-    IGNORE = "ignore"
-    """Only an event is recorded."""
-    CORDON = "cordon"
-    """The node gets no new pods; running pods stay."""
-    REPLACE = "replace"
-    """The pods move as soon as all of them fit elsewhere, without the offering at risk."""
-
-
 @dataclass(frozen=True, kw_only=True)
-class Replacement:
-    """A node to replace ("" before it has registered). ``deadline``: when its instance is interrupted, if known.
+class EarlyDrain:
+    """A node to drain ("" before it has registered). ``deadline``: when its instance is interrupted, if known.
 
     ``forced`` nodes are drained even if their pods don't fit elsewhere yet.
     """
@@ -70,44 +55,27 @@ class Replacement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplacementPlan:
-    """The nodes to replace now, and the nodes to cordon."""
+class EarlyDrainPlan:
+    """The nodes to drain now, and the nodes to cordon."""
 
-    replacements: tuple[Replacement, ...] = ()
+    drains: tuple[EarlyDrain, ...] = ()
     cordon: tuple[Node, ...] = ()
 
 
-def rebalance_policy(pool: NodePool) -> RebalancePolicy:
-    """The NodePool's policy; a missing or invalid one is to ignore.
-
-    Most recommendations aren't followed by an interruption, so following them moves pods often; Karpenter ignores them.
-    """
-    try:
-        return RebalancePolicy(pool.metadata.annotations.get(ON_REBALANCE, RebalancePolicy.IGNORE.value))
-    except ValueError:
-        return RebalancePolicy.IGNORE
-
-
-def is_ignored(claim: NodeClaim, pools: Iterable[NodePool]) -> bool:
-    """Whether the policy of the NodeClaim's NodePool ignores rebalance recommendations; so does a missing NodePool."""
-    pool = next((p for p in pools if p.name == claim.metadata.labels.get(names.NODEPOOL)), None)
-    return pool is None or rebalance_policy(pool) is RebalancePolicy.IGNORE
-
-
 def is_marked(claim: NodeClaim, *, now: datetime) -> bool:
-    """Whether the NodeClaim has an announcement for which it may be replaced."""
+    """Whether the NodeClaim has an announcement for which it may be drained."""
     return claim.metadata.deletion_timestamp is None and (
         _annotated_time(claim, MAINTENANCE) is not None or _is_at_risk(claim, now)
     )
 
 
-def plan_replacements(snapshot: Snapshot, *, now: datetime) -> ReplacementPlan:
-    """The nodes to replace now and those to cordon, the most urgent first."""
+def plan_drains(snapshot: Snapshot, *, now: datetime) -> EarlyDrainPlan:
+    """The nodes to drain now and those to cordon, the most urgent first."""
     planner = _Planner(snapshot, now)
     for claim in sorted(snapshot.node_claims, key=lambda c: _urgency(c, now)):
         if is_marked(claim, now=now):
             planner.add(claim)
-    return ReplacementPlan(replacements=tuple(planner.replacements), cordon=tuple(planner.cordon))
+    return EarlyDrainPlan(drains=tuple(planner.drains), cordon=tuple(planner.cordon))
 
 
 @dataclass
@@ -116,7 +84,7 @@ class _Planner:
 
     snapshot: Snapshot
     now: datetime
-    replacements: list[Replacement] = field(default_factory=list)
+    drains: list[EarlyDrain] = field(default_factory=list)
     cordon: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -141,9 +109,7 @@ class _Planner:
         if start is not None and start - self.now <= IMMINENT:
             # Maintenance that has started has no known end, so there is no deadline: pods' budgets hold.
             deadline = start if start > self.now else None
-            self.replacements.append(
-                Replacement(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk)
-            )
+            self.drains.append(EarlyDrain(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk))
             self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
         elif pool in self._paused:
             return
@@ -151,7 +117,7 @@ class _Planner:
             self._disruptions_allowed[pool] -= 1
             if start is None:
                 self._at_risk_allowed[pool] -= 1
-            self.replacements.append(Replacement(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
+            self.drains.append(EarlyDrain(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
 
     def _policy_replaces(self, pool: str, node: Node | None) -> bool:
         """Whether the NodePool's policy replaces a node at risk; a node that it cordons is added to ``cordon``."""
@@ -161,7 +127,7 @@ class _Planner:
         return policy is RebalancePolicy.REPLACE
 
     def _may_disrupt(self, pool: str, node: Node | None, maintenance_start: datetime | None) -> bool:
-        """Whether the limits of the NodePool and the do-not-disrupt annotations allow one more replacement."""
+        """Whether the limits of the NodePool and the do-not-disrupt annotations allow one more drain."""
         if self._disruptions_allowed.get(pool, 0) < 1 or self._is_protected(node):
             return False
         return maintenance_start is not None or self._at_risk_allowed.get(pool, 0) >= 1
@@ -181,7 +147,7 @@ class _Planner:
 
 
 def _at_risk_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
-    """By NodePool, how many more nodes at risk may be replaced: a tenth, at least one, less those in progress.
+    """By NodePool, how many more nodes at risk may be drained: a tenth, at least one, less those in progress.
 
     A NodeClaim that isn't initialized yet is in progress too, so a wave stops while replacements don't start.
     """

@@ -1,0 +1,124 @@
+"""The events of a batch that are acted on: current, about managed instances, and not contradicted by EC2.
+
+What EC2's answer means is decided in :mod:`shared.interruptions.event_verification`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from functions.interruption.deadline import is_terminated_by_tenon
+from shared.api.standby import standby_state
+from shared.cloud_provider import instance_id
+from shared.interruptions.event_verification import SPOT_STATUS_LAG, Verdict, verify
+from shared.interruptions.instance_lookup import instance_facts
+from shared.interruptions.notice import Action, Evidence
+from shared.interruptions.state_change import STOPPING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from aws_lambda_powertools import Logger
+
+    from functions.interruption.batch import Message, Report
+    from functions.interruption.node_claim_lookup import NodeClaimLookup
+    from shared.api.nodeclaim import NodeClaim
+    from shared.cloud_provider import Instance
+    from shared.interruptions.event_verification import InstanceFacts
+    from shared.interruptions.notice import Notice
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiedEvent:
+    """An event about a managed instance that EC2 doesn't contradict.
+
+    ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets. ``instance`` is
+    what EC2 describes, if it was asked.
+    """
+
+    message: Message
+    claim: NodeClaim
+    confirmed: bool
+    instance: Instance | None = None
+
+    @property
+    def notice(self) -> Notice:
+        """What the event announces."""
+        return self.message.event.notice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """Verifies the events of one invocation, and counts in the report those that are dropped."""
+
+    node_claims: NodeClaimLookup
+    report: Report
+    now: Callable[[], datetime]
+    logger: Logger
+
+    def verify(self, messages: Sequence[Message]) -> tuple[list[VerifiedEvent], set[str]]:
+        """The events to act on, and the ids of messages to redeliver and verify again.
+
+        Raises:
+            ApiError: the NodeClaims can't be listed.
+        """
+        messages = [m for m in messages if m.event.notice.action is not Action.NO_ACTION and not self._is_expired(m)]
+        managed = self._about_managed_instances(messages)
+        now = self.now()
+        unexpected = [(m, c) for m, c in managed if not is_terminated_by_tenon(c)]
+        facts_by_instance = self._facts(unexpected)
+        verified: list[VerifiedEvent] = []
+        verify_again: set[str] = set()
+        for message, claim in unexpected:
+            age = now - message.event.time
+            facts = facts_by_instance.get(instance_id(claim.status.provider_id))
+            verdict = verify(message.event.notice.evidence, facts, age=age)
+            if verdict is Verdict.CONTRADICTED:
+                self._report_contradicted(message, claim, facts)
+                continue
+            unconfirmed = verdict is Verdict.UNCONFIRMED
+            if verdict is Verdict.PENDING or (unconfirmed and age < SPOT_STATUS_LAG):
+                verify_again.add(message.id)
+            if verdict is not Verdict.PENDING:
+                instance = facts.instance if facts is not None else None
+                verified.append(
+                    VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed, instance=instance)
+                )
+        return verified, verify_again
+
+    def _is_expired(self, message: Message) -> bool:
+        expired = self.now() - message.event.time > message.event.notice.valid_for
+        self.report["expired"] += expired
+        return expired
+
+    def _about_managed_instances(self, messages: Sequence[Message]) -> list[tuple[Message, NodeClaim]]:
+        if not messages:
+            return []
+        ids = {i for m in messages for i in m.event.notice.instance_ids}
+        claims = self.node_claims.for_instances(ids, latest_event=max(m.event.time for m in messages))
+        named = [(m, claims[i]) for m in messages for i in m.event.notice.instance_ids if i in claims]
+        pairs = [(m, c) for m, c in named if not _is_stopped_on_purpose(m.event.notice, c)]
+        self.report["unmanaged"] += len(messages) - len({m.id for m, _ in named})
+        return pairs
+
+    def _facts(self, pairs: Iterable[tuple[Message, NodeClaim]]) -> Mapping[str, InstanceFacts]:
+        """What EC2 reports about the instances, as far as it is evidence; EC2 is called only for these."""
+        evidence: dict[str, set[Evidence]] = {}
+        for message, claim in pairs:
+            if message.event.notice.evidence is not Evidence.NONE:
+                evidence.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.evidence)
+        return instance_facts(evidence, logger=self.logger) if evidence else {}
+
+    def _report_contradicted(self, message: Message, claim: NodeClaim, facts: InstanceFacts | None) -> None:
+        self.report["contradicted"] += 1
+        self.logger.warning(
+            "Dropped an event that EC2 contradicts",
+            extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(facts)},
+        )
+
+
+def _is_stopped_on_purpose(notice: Notice, claim: NodeClaim) -> bool:
+    """Whether the instance of a standby node stops, as it does before it is kept; failed starts are found by sweeps."""
+    return notice.reason == STOPPING and bool(standby_state(claim))
