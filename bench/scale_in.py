@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from functions.disruption import controller
+from functions.disruption import savings_search
 from local.aws.backends import replaced
 from local.world import Options, World, catalog_cache, sample_objects
 from shared.api import labels as names
@@ -83,7 +83,7 @@ class Outcome:
 def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
     """What a rule costs from the scale-in on."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(controller, "_SEARCH_TIMEOUT", _SEARCH_TIMEOUT))
+        stack.enter_context(replaced(savings_search, "_SEARCH_TIMEOUT", _SEARCH_TIMEOUT))
         world = stack.enter_context(World(seed=seed, options=Options(elapsed=time.process_time)))
         world.apply([sample_objects.node_class(world), _pool(), *_deployments()])
         pods = DEPLOYMENTS * REPLICAS

@@ -7,7 +7,8 @@ The lease is held. A run that dies leaves its claims in the queue, and the next 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
-from shared.base import aws, hints, runtime
+from shared.base import hints
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
@@ -27,40 +28,74 @@ from shared.disruption.disruption_queue import QueueEntry
 from shared.disruption.disruption_state import workload_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.disruption.decision_records import DecisionRecorder
+    from functions.disruption.replacements import Replacements
     from functions.disruption.settings import DisruptionSettings
+    from functions.disruption.state_reader import ClusterState
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Command, Removal
     from shared.disruption.disruption_queue import Rollback
     from shared.disruption.disruption_state import DisruptionState
-    from shared.snapshot import Snapshot
+
+
+@dataclass(kw_only=True)
+class DisruptionReport:
+    """What a reconcile did, for metrics. ``saved`` is USD per hour of all commands that were started."""
+
+    removed: int = 0
+    replacements: int = 0
+    saved: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandExecutor:
-    """Executes the commands of one reconcile."""
+    """Executes the commands of one reconcile; each takes the next of ``command_ids``."""
 
+    settings: DisruptionSettings
     client: Client
     recorder: Recorder
-    settings: DisruptionSettings
+    replacements: Replacements
     decisions: DecisionRecorder
+    sqs: Callable[[], SQSClient]
+    command_ids: Iterator[str]
+    now: Callable[[], datetime]
     logger: Logger
+    report: DisruptionReport = field(default_factory=DisruptionReport)
 
-    def start(
-        self, command: Command, replacements: Sequence[NodeClaim], snapshot: Snapshot, *, command_id: str, now: datetime
+    def start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
+        """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
+        command_id = next(self.command_ids)
+        if not command.savings and not command.replacements:
+            command = with_fields(command, savings=self.replacements.price_of_removals(command, state.snapshot))
+        claims = self.replacements.node_claims(command, state.snapshot, command_id=command_id, now=state.now)
+        try:
+            written = self._execute(command, claims, state, command_id=command_id)
+        except NotFoundError as error:
+            self.logger.warning("Couldn't start a command", extra={"nodes": command.nodes, "why": str(error)})
+            return None
+        if written is not None:
+            self.report.replacements += len(written)
+            self.report.removed += 0 if written else len(command.removals)
+            self.report.saved += command.savings
+        return written
+
+    def _execute(
+        self, command: Command, replacements: Sequence[NodeClaim], state: DisruptionState, *, command_id: str
     ) -> tuple[NodeClaim, ...] | None:
         """Queue a command and create its replacements, or delete its claims at once if there are none.
 
         Returns the replacements as written, or None if the command was rolled back because a pod came to a node.
         """
-        claims_by_name = {c.name: c for c in snapshot.node_claims}
+        now = state.now
+        claims_by_name = {c.name: c for c in state.snapshot.node_claims}
         entry = QueueEntry(
             id=command_id,
             reason=command.reason,
@@ -82,16 +117,16 @@ class CommandExecutor:
             self._delete(claim, entry)
         return written
 
-    def remove_standbys(self, state: DisruptionState, everything: Snapshot) -> None:
+    def remove_standbys(self, cluster: ClusterState) -> None:
         """Delete the NodeClaims of standby nodes that are surplus or outdated."""
-        if everything is state.snapshot:
+        if not cluster.has_standbys:
             return
         # Imported here: few clusters have standby nodes.
         from shared.standby.removal import removals  # noqa: PLC0415
 
-        for removal in removals(state, everything):
+        for removal in removals(cluster.state, cluster.everything):
             claim = removal.claim
-            if _is_paused(claim, state):
+            if _is_paused(claim, cluster.state):
                 continue
             self.recorder.record(claim.ref, "Normal", "StandbyRemoved", removal.message)
             self.logger.info("Removing a standby node", extra={"nodeclaim": claim.name, "why": removal.message})
@@ -112,6 +147,7 @@ class CommandExecutor:
                 self._roll_back(rollback, claims_by_name, used_nodes, now)
         completed = ((claim, entry) for claim, entry in status.completed if not _is_paused(claim, state))
         deleted = sum(self._delete(claim, entry) for claim, entry in completed)
+        self.report.removed += deleted
         return deleted, status.waiting
 
     def _queue(self, claim: NodeClaim, entry: QueueEntry, now: datetime) -> None:
@@ -173,9 +209,9 @@ class CommandExecutor:
         if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
             return False
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
-        now = runtime.current().now()
+        now = self.now()
         for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
-            aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
+            self.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
         return True
 
 

@@ -1,4 +1,4 @@
-"""One reconcile of disruption: continues queued commands, starts those that are due, and runs consolidation.
+"""One reconcile of disruption: reads the state, works off the queue, runs the fast methods, consolidates, and requeues.
 
 It decides and writes while it holds the cluster's lease. Consolidation takes seconds, so it searches without the lease,
 and validates its command under the lease on a new snapshot. Candidates that become due later are requeued for the
@@ -8,94 +8,94 @@ second at which they do, so they don't wait for the next scheduled sweep.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
+import itertools
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.disruption import requeue
 from functions.disruption.claim_conditions import write_conditions
-from functions.disruption.command_execution import CommandExecutor
-from functions.disruption.decision_records import DecisionRecorder
-from functions.disruption.instance_networks import instance_networks
+from functions.disruption.command_execution import CommandExecutor, DisruptionReport
 from functions.disruption.load_recording import record_load
-from functions.disruption.no_savings import NoSavings, fingerprint
-from functions.disruption.replacements import Replacements
 from functions.disruption.room_requests import request_room
+from functions.disruption.savings_search import SavingsSearch
 from functions.disruption.soft_taints import write_soft_taints
-from shared.api.nodepool import node_class_for
-from shared.api.pause import read_pause
-from shared.base import runtime
-from shared.cluster.connect import connect
-from shared.cluster.errors import NotFoundError
-from shared.cluster.events import recorder
-from shared.cluster.lease import Lease, LeaseHeldError, hold
-from shared.cluster.snapshot_reader import read_snapshot
-from shared.disruption import consolidation, disruption_queue, emptiness
-from shared.disruption.budgets import BudgetTracker
-from shared.disruption.command import UNDERUTILIZED
-from shared.disruption.disruption_state import DisruptionState
+from functions.disruption.state_reader import StateReader
+from shared.cluster.lease import LeaseHeldError, hold
 from shared.disruption.methods import BY_REASON, FAST_METHODS
-from shared.disruption.simulated_scheduling import with_chunks
-from shared.instance_types.catalog_store import CatalogMissingError
-from shared.launch.ec2_cloud_provider import EC2CloudProvider
-from shared.launch.resolved_node_pools import node_class_of
-from shared.scheduling.scheduler import schedule_on_existing_nodes
-from shared.standby.held_nodes import without_standbys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
+    from functions.disruption.decision_records import DecisionRecorder
+    from functions.disruption.replacements import Replacements
+    from functions.disruption.requeue import RequeueSender
     from functions.disruption.settings import DisruptionSettings
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.runtime import Runtime
+    from shared.cloud_provider import CloudProvider
+    from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
+    from shared.cluster.lease import Lease
+    from shared.disruption.budgets import BudgetTracker
     from shared.disruption.command import Command, MethodResult
-    from shared.snapshot import Snapshot
+    from shared.disruption.disruption_state import DisruptionState
 
 _QUEUE_INTERVAL = timedelta(seconds=5)
 """How long after this reconcile the queue is processed again while claims wait for replacements."""
-_SEARCH_TIMEOUT = timedelta(seconds=15)
-"""How long consolidation searches in one run; the next run starts from the cluster as it is then."""
 _LEASE_ATTEMPTS = 6
 _LEASE_RETRY_SECONDS = 0.5
-_MAX_RECORDED = 50
-"""How many blocked candidates one run records; later runs record the others."""
-
-
-@dataclass(kw_only=True)
-class DisruptionReport:
-    """What a reconcile did, for metrics. ``saved`` is USD per hour of all commands that were started."""
-
-    removed: int = 0
-    replacements: int = 0
-    saved: float = 0.0
 
 
 class DisruptionController:
-    """One reconcile. ``run`` is the request's id, which command ids start with."""
+    """One reconcile. ``run`` is the request's id, which command ids start with.
+
+    ``until``: consolidation stops searching then at the latest.
+    """
 
     def __init__(
-        self, settings: DisruptionSettings, *, run: str, until: datetime, logger: Logger, requeues: int = 0
+        self,
+        settings: DisruptionSettings,
+        *,
+        run: str,
+        client: Client,
+        recorder: Recorder,
+        cloud_provider: CloudProvider,
+        replacements: Replacements,
+        decisions: DecisionRecorder,
+        requeue_sender: RequeueSender,
+        sqs: Callable[[], SQSClient],
+        runtime: Runtime,
+        until: datetime,
+        logger: Logger,
     ) -> None:
-        """``until``: consolidation stops searching by then; ``requeues``: the messages of this chain so far."""
-        self._requeues = requeues
         self._settings = settings
         self._run = run
-        self._until = until
+        self._client = client
+        self._recorder = recorder
+        self._replacements = replacements
+        self._decisions = decisions
+        self._requeue_sender = requeue_sender
+        self._sqs = sqs
+        self._runtime = runtime
         self._logger = logger
-        self._client = connect(settings)
-        self._recorder = recorder(self._client)
-        self._replacements = Replacements(settings, self._client, self._recorder, logger=logger)
-        self._decisions = DecisionRecorder(settings.table_name, self._recorder, logger=logger)
+        self._state_reader = StateReader(client=client, cloud_provider=cloud_provider, runtime=runtime, logger=logger)
         self._executor = CommandExecutor(
-            client=self._client, recorder=self._recorder, settings=settings, decisions=self._decisions, logger=logger
+            settings=settings,
+            client=client,
+            recorder=recorder,
+            replacements=replacements,
+            decisions=decisions,
+            sqs=sqs,
+            command_ids=(f"{run}/{number}" for number in itertools.count()),
+            now=runtime.now,
+            logger=logger,
         )
-        self._command_count = 0
-        self._everything: Snapshot
-        """The last snapshot with the standby nodes, which no method knows."""
-        self.report = DisruptionReport()
+        self._savings_search = SavingsSearch(replacements=replacements, runtime=runtime, until=until)
 
     def reconcile(self, *, consolidate: bool) -> DisruptionReport:
         """Process the queue, execute what is due, and requeue what becomes due later.
@@ -108,24 +108,26 @@ class DisruptionController:
             LeaseLostError: this one took too long.
         """
         with self._wait_for_lease() as lease:
-            state, budgets = self._read_state(lease)
-            self._executor.remove_standbys(state, self._everything)
-            deleted, waiting = self._executor.process_queue(state)
-            self.report.removed += deleted
-            state = write_conditions(self._client, state, logger=self._logger)
-            state, results, claims = self._run_fast_methods(lease, state, budgets)
+            cluster = self._state_reader.read(lease)
+            self._executor.remove_standbys(cluster)
+            deleted, waiting = self._executor.process_queue(cluster.state)
+            state = write_conditions(self._client, cluster.state, logger=self._logger)
+            state, results, claims = self._run_fast_methods(lease, state, cluster.budgets)
         if consolidate:
-            request_room(state, self._settings, self._recorder)
+            request_room(state, self._settings, self._recorder, sqs=self._sqs)
             write_soft_taints(self._client, state, logger=self._logger)
         self._replacements.launch(claims, state.snapshot)
         consolidated = None
         if consolidate:
             state = self._with_evidence(state)
             if not claims and not deleted:
-                consolidated = self._consolidate(state, budgets)
-        self._record_blocked(results if consolidated is None else [*results, consolidated], state)
-        self._requeue(results, consolidated, waiting=waiting or self.report.replacements > 0)
-        return self.report
+                consolidated = self._consolidate(state, cluster.budgets)
+        all_results = results if consolidated is None else [*results, consolidated]
+        blocked = (candidate for result in all_results for candidate in result.blocked)
+        self._decisions.record_all_blocked(blocked, state.snapshot, now=self._runtime.now())
+        report = self._executor.report
+        self._requeue(results, consolidated, waiting=waiting or report.replacements > 0)
+        return report
 
     def _run_fast_methods(
         self, lease: Lease, state: DisruptionState, budgets: BudgetTracker
@@ -134,129 +136,30 @@ class DisruptionController:
         claims: list[NodeClaim] = []
         results: list[MethodResult] = []
         for method in FAST_METHODS:
-            needs_prices = method is not emptiness and method.find_candidates(state)
-            method_state = self._with_instance_types(state) if needs_prices else state
+            needs_prices = method.NEEDS_PRICES and method.find_candidates(state)
+            method_state = self._replacements.with_prices(state) if needs_prices else state
             if method_state is None:
                 continue
             result = method.compute(method_state, budgets, bool)
             results.append(result)
             for command in result.commands:
                 lease.check()
-                claims += self._start(command, state) or ()
+                claims += self._executor.start(command, state) or ()
             if claims:
                 break  # The other methods don't know the new nodes' capacity. They follow in the next reconcile.
             state = state.with_selected(result)
         return state, results, claims
 
-    # --- the lease and the state ---
-
-    def _hold_lease(self) -> contextlib.AbstractContextManager[Lease]:
-        return hold(
-            self._client,
-            cluster=self._settings.cluster_name,
-            holder=f"disruption/{self._run}",
-            now=runtime.current().now,
-        )
-
-    @contextlib.contextmanager
-    def _wait_for_lease(self) -> Iterator[Lease]:
-        """Hold the lease, after a few attempts if another function holds it; decisions take a few seconds at most."""
-        with contextlib.ExitStack() as stack:
-            for attempt in range(1, _LEASE_ATTEMPTS + 1):
-                try:
-                    lease = stack.enter_context(self._hold_lease())
-                except LeaseHeldError:
-                    if attempt == _LEASE_ATTEMPTS:
-                        raise
-                    runtime.current().sleep(_LEASE_RETRY_SECONDS)
-                else:
-                    yield lease
-                    return
-
-    def _read_state(self, lease: Lease) -> tuple[DisruptionState, BudgetTracker]:
-        """The cluster's state now, still without instance types and prices, and its budgets."""
-        now = runtime.current().now()
-        pause = read_pause(lease.annotations, now=now)
-        self._everything = with_fields(read_snapshot(self._client, now=now), pause=pause)
-        snapshot = without_standbys(self._everything)
-        state = DisruptionState(snapshot=snapshot, now=now)
-        decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)
-        nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)
-        cloud_provider = EC2CloudProvider(cluster_name=self._settings.cluster_name)
-        node_classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
-        state = with_fields(
-            with_chunks(state, decision),
-            nominated=nominated | disruption_queue.replacement_names(snapshot.node_claims),
-            instance_networks=instance_networks(cloud_provider, snapshot.node_classes, now=now, logger=self._logger),
-            node_classes={p.name: node_class_for(p, c) for p in snapshot.node_pools if (c := node_classes[p.name])},
-            is_drifted=cloud_provider.is_drifted,
-        )
-        return state, BudgetTracker(snapshot, now=now)
-
-    def _with_instance_types(self, state: DisruptionState) -> DisruptionState | None:
-        """The state with instance types and prices; None while there is no catalog."""
-        try:
-            pools = self._replacements.resolved_pools(state.snapshot, now=state.now)
-        except CatalogMissingError as error:
-            self._logger.warning("Can't replace nodes without an instance type catalog", extra={"why": str(error)})
-            return None
-        return with_fields(
-            state, instance_types=pools.instance_types, not_ready=pools.not_ready, coverage=pools.coverage
-        )
-
     def _with_evidence(self, state: DisruptionState) -> DisruptionState:
         """The state with what the load so far says about how long savings last; it also records the load now."""
         cluster = self._settings.cluster_name
         evidence = record_load(self._client, state.snapshot, cluster=cluster, now=state.now, logger=self._logger)
-        return with_fields(state, evidence=evidence)
-
-    # --- commands ---
-
-    def _start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
-        """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
-        command_id = f"{self._run}/{self._command_count}"
-        self._command_count += 1
-        if not command.savings and not command.replacements:
-            price = self._replacements.price_of_removals(command, state.snapshot)
-            command = with_fields(command, savings=price)
-        claims = self._replacements.node_claims(command, state.snapshot, command_id=command_id, now=state.now)
-        try:
-            written = self._executor.start(command, claims, state.snapshot, command_id=command_id, now=state.now)
-        except NotFoundError as error:
-            self._logger.warning("Couldn't start a command", extra={"nodes": command.nodes, "why": str(error)})
-            return None
-        if written is not None:
-            self.report.replacements += len(written)
-            self.report.removed += 0 if written else len(command.removals)
-            self.report.saved += command.savings
-        return written
-
-    # --- consolidation ---
+        return replace(state, evidence=evidence)
 
     def _consolidate(self, state: DisruptionState, budgets: BudgetTracker) -> MethodResult | None:
         """Search without the lease, and start the command if it is still valid; None if no search was needed."""
-        due = consolidation.due_candidates(state)
-        if not due or _is_consolidating(state.snapshot):
-            return None
-        inputs = fingerprint(state, due, budgets)
-        cache = runtime.current().cache
-        known: NoSavings | None = cache.get("disruption:nothing-to-save")
-        no_savings = known if known is not None and known.fingerprint == inputs else None
-        if no_savings is not None and state.now < no_savings.until:
-            return None
-        with_types = self._with_instance_types(state)
-        if with_types is None:
-            return None
-        end = min(self._until, runtime.current().now() + _SEARCH_TIMEOUT)
-        result = consolidation.compute(with_types, budgets, lambda: runtime.current().now() >= end)
-        if not result.commands:
-            cache["disruption:nothing-to-save"] = NoSavings(
-                fingerprint=inputs,
-                since=no_savings.since if no_savings is not None else state.now,
-                searched_at=state.now,
-                next_savings_at=result.next_savings_at,
-            )
-        for command in result.commands:
+        result = self._savings_search.search(state, budgets)
+        for command in result.commands if result is not None else ():
             with contextlib.suppress(LeaseHeldError):
                 self._replacements.launch(self._validate_and_start(command), state.snapshot)
         return result
@@ -264,42 +167,40 @@ class DisruptionController:
     def _validate_and_start(self, command: Command) -> Sequence[NodeClaim]:
         """Start the command if it is still valid on a new snapshot; returns the replacements to launch."""
         with self._wait_for_lease() as lease:
-            state, budgets = self._read_state(lease)
-            with_types = self._with_instance_types(state)
-            if with_types is None:
+            cluster = self._state_reader.read(lease)
+            with_prices = self._replacements.with_prices(cluster.state)
+            if with_prices is None:
                 return ()
-            invalid = BY_REASON[command.reason].validate(command, with_types, budgets)
+            invalid = BY_REASON[command.reason].validate(command, with_prices, cluster.budgets)
             if invalid:
                 self._logger.info("A command is no longer valid", extra={"nodes": command.nodes, "why": invalid})
                 return ()
             lease.check()
-            return self._start(command, state) or ()
-
-    # --- at the end ---
-
-    def _record_blocked(self, results: Sequence[MethodResult], state: DisruptionState) -> None:
-        nodes = {n.metadata.name: n for n in state.snapshot.nodes}
-        now = runtime.current().now()
-        recorded = 0
-        for candidate in (c for result in results for c in result.blocked):
-            if recorded >= _MAX_RECORDED:
-                break
-            node = nodes.get(candidate.node)
-            recorded += self._decisions.record_blocked(candidate, node.ref if node is not None else None, now=now)
+            return self._executor.start(command, cluster.state) or ()
 
     def _requeue(self, results: Sequence[MethodResult], consolidated: MethodResult | None, *, waiting: bool) -> None:
         times = [r.requeue_at for r in results if r.requeue_at is not None]
         if waiting:
-            times.append(runtime.current().now() + _QUEUE_INTERVAL)
+            times.append(self._runtime.now() + _QUEUE_INTERVAL)
         if times:
-            requeue.requeue_at(self._settings, min(times), key=requeue.FAST_METHODS, requeues=self._requeues)
+            self._requeue_sender.send_at(min(times), key=requeue.DUE_NODES)
         if consolidated is not None and consolidated.requeue_at is not None:
-            requeue.requeue_at(
-                self._settings, consolidated.requeue_at, key=requeue.CONSOLIDATION, requeues=self._requeues
-            )
+            self._requeue_sender.send_at(consolidated.requeue_at, key=requeue.CONSOLIDATION)
 
-
-def _is_consolidating(snapshot: Snapshot) -> bool:
-    """Whether a consolidation is in the queue; the next one waits for it, so that it sees its effect."""
-    entries = (disruption_queue.queue_entry(c) for c in snapshot.node_claims if disruption_queue.is_queued(c))
-    return any(entry is not None and entry.reason == UNDERUTILIZED for entry in entries)
+    @contextlib.contextmanager
+    def _wait_for_lease(self) -> Iterator[Lease]:
+        """Hold the lease, after a few attempts if another function holds it; decisions take a few seconds at most."""
+        cluster, holder = self._settings.cluster_name, f"disruption/{self._run}"
+        with contextlib.ExitStack() as stack:
+            for attempt in range(1, _LEASE_ATTEMPTS + 1):
+                try:
+                    lease = stack.enter_context(
+                        hold(self._client, cluster=cluster, holder=holder, now=self._runtime.now)
+                    )
+                except LeaseHeldError:
+                    if attempt == _LEASE_ATTEMPTS:
+                        raise
+                    self._runtime.sleep(_LEASE_RETRY_SECONDS)
+                else:
+                    yield lease
+                    return

@@ -12,32 +12,46 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api.meta import EventReason
-from shared.base import aws, decision_log, runtime
+from shared.base import decision_log
 from shared.base.decision_log import DecisionRecord
 from shared.disruption.command import UNDERUTILIZED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.meta import ObjectRef
+    from shared.base.runtime import Runtime
     from shared.cluster.events import Recorder
     from shared.disruption.command import BlockedCandidate, Command
+    from shared.snapshot import Snapshot
 
 REPEAT_INTERVAL = timedelta(hours=1)
 """How often the same blocked candidate is recorded."""
+_MAX_RECORDED = 50
+"""How many blocked candidates one run records; later runs record the others."""
 _MAX_REMEMBERED = 10_000
 
 
 class DecisionRecorder:
     """Records decisions; a warm process remembers which blocked candidates it has recorded."""
 
-    def __init__(self, table: str, recorder: Recorder, *, logger: Logger) -> None:
+    def __init__(
+        self,
+        table: str,
+        recorder: Recorder,
+        *,
+        dynamodb: Callable[[], DynamoDBClient],
+        runtime: Runtime,
+        logger: Logger,
+    ) -> None:
         self._table = table
         self._recorder = recorder
+        self._dynamodb = dynamodb
         self._logger = logger
-        self._recorded: dict[tuple[str, str, str], datetime] = runtime.current().cached("disruption:refused", dict)
+        self._recorded: dict[tuple[str, str, str], datetime] = runtime.cached("disruption:refused", dict)
 
     def record_command(self, command: Command, *, command_id: str, now: datetime) -> None:
         """Record that a command was started."""
@@ -73,6 +87,16 @@ class DecisionRecorder:
         for node in nodes:
             self._logger.info("Rolled back a disruption", extra={"node": node, "reason": reason, "why": why})
             self._put(DecisionRecord(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
+
+    def record_all_blocked(self, candidates: Iterable[BlockedCandidate], snapshot: Snapshot, *, now: datetime) -> None:
+        """Record blocked candidates, up to :data:`_MAX_RECORDED`."""
+        nodes = {n.metadata.name: n for n in snapshot.nodes}
+        recorded = 0
+        for candidate in candidates:
+            if recorded >= _MAX_RECORDED:
+                break
+            node = nodes.get(candidate.node)
+            recorded += self.record_blocked(candidate, node.ref if node is not None else None, now=now)
 
     def record_blocked(self, candidate: BlockedCandidate, node: ObjectRef | None, *, now: datetime) -> bool:
         """Record a blocked candidate; False when the same was recorded within the hour."""
@@ -115,6 +139,6 @@ class DecisionRecorder:
 
     def _put(self, entry: DecisionRecord) -> None:
         try:
-            decision_log.put(aws.dynamodb(), self._table, entry)
+            decision_log.put(self._dynamodb(), self._table, entry)
         except ClientError as error:
             self._logger.warning("Couldn't write to the decision log", extra={"node": entry.node, "why": str(error)})

@@ -8,18 +8,24 @@ are pending. A message that meets the lease held is redelivered; a schedule's ev
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.disruption.controller import DisruptionController
-from functions.disruption.requeue import CONSOLIDATION, SWEEP, requeue_at
+from functions.disruption.decision_records import DecisionRecorder
+from functions.disruption.replacements import Replacements
+from functions.disruption.requeue import CONSOLIDATION, SWEEP, RequeueSender
 from functions.disruption.settings import DisruptionSettings
 from shared.base import aws, hints, metrics, queues, runtime
 from shared.base.settings import read
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
+from shared.cluster.events import recorder
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -66,7 +72,7 @@ def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> 
         return
     now = runtime.current().now()
     try:
-        requeue_at(settings, max((hint.time or now) + SWEEP_OFFSET, now + _RETRY), key=SWEEP, requeues=0)
+        _requeue_sender(settings).send_at(max((hint.time or now) + SWEEP_OFFSET, now + _RETRY), key=SWEEP)
     except (BotoCoreError, ClientError) as error:
         logger.warning("The sweep is left to the next one: it can't be requeued", extra={"why": str(error)})
 
@@ -86,10 +92,7 @@ def _is_about_consolidation(hint: Hint) -> bool:
 
 def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> bool:
     """Reconcile once; False when it has to be retried."""
-    until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    controller = DisruptionController(
-        settings, run=context.aws_request_id, until=until, logger=logger, requeues=requeues
-    )
+    controller = _controller(settings, context, hops=hops)
     try:
         report = controller.reconcile(consolidate=consolidate)
     except (LeaseHeldError, LeaseLostError) as error:
@@ -100,3 +103,35 @@ def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolid
         return False
     metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
     return True
+
+
+def _controller(settings: DisruptionSettings, context: LambdaContext, *, hops: int) -> DisruptionController:
+    process, client = runtime.current(), connect(settings)
+    events = recorder(client)
+    cloud_provider = partial(EC2CloudProvider.launching, settings)
+    return DisruptionController(
+        settings,
+        run=context.aws_request_id,
+        client=client,
+        recorder=events,
+        cloud_provider=cloud_provider(None),
+        replacements=Replacements(
+            settings,
+            client=client,
+            recorder=events,
+            cloud_provider=cloud_provider,
+            s3=aws.s3,
+            now=process.now,
+            logger=logger,
+        ),
+        decisions=DecisionRecorder(settings.table_name, events, dynamodb=aws.dynamodb, runtime=process, logger=logger),
+        requeue_sender=_requeue_sender(settings, hops=hops),
+        sqs=aws.sqs,
+        runtime=process,
+        until=process.now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
+        logger=logger,
+    )
+
+
+def _requeue_sender(settings: DisruptionSettings, *, hops: int = 0) -> RequeueSender:
+    return RequeueSender(settings=settings, dynamodb=aws.dynamodb, sqs=aws.sqs, now=runtime.current().now, hops=hops)

@@ -7,15 +7,14 @@ known yet hasn't drifted. Nor has one whose reservation has ended, so EC2 is ask
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import runtime
 from shared.cloud_provider import InstanceNetwork
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, MutableMapping
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -32,10 +31,18 @@ _EXISTING = frozenset({"pending", "running", "stopping", "stopped"})
 
 
 def instance_networks(
-    cloud_provider: CloudProvider, node_classes: Iterable[EC2NodeClass], *, now: datetime, logger: Logger
+    cloud_provider: CloudProvider,
+    node_classes: Iterable[EC2NodeClass],
+    *,
+    cache: MutableMapping[str, Any],
+    now: datetime,
+    logger: Logger,
 ) -> Mapping[str, InstanceNetwork]:
-    """The networks of the cluster's instances by provider id; the cached ones where EC2 doesn't answer."""
-    cached: tuple[datetime, Mapping[str, InstanceNetwork]] | None = runtime.current().cache.get(_CACHE_KEY)
+    """The networks of the cluster's instances by provider id; the cached ones where EC2 doesn't answer.
+
+    ``cache`` is the warm process's.
+    """
+    cached: tuple[datetime, Mapping[str, InstanceNetwork]] | None = cache.get(_CACHE_KEY)
     if cached is not None:
         selected = {reservation.id for c in node_classes for reservation in c.status.capacity_reservations}
         reserved = {n.capacity_reservation for n in cached[1].values() if n.capacity_reservation}
@@ -57,5 +64,5 @@ def instance_networks(
         for i in instances
         if i.state in _EXISTING
     }
-    runtime.current().cache[_CACHE_KEY] = now, networks
+    cache[_CACHE_KEY] = now, networks
     return networks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -9,37 +10,53 @@ from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.meta import annotated
-from shared.base import aws, runtime
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays
-from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.launching import Launcher
 from shared.provisioning.nodeclaim_creation import new_node_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_s3 import S3Client
 
     from functions.disruption.settings import DisruptionSettings
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import ResolvedNodePools
+    from shared.cloud_provider import CloudProvider, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
     from shared.disruption.command import Command
+    from shared.disruption.disruption_state import DisruptionState
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
 
 class Replacements:
-    """The replacements of one reconcile. AWS is called once, and only if a node may have to be replaced."""
+    """The replacements of one reconcile. AWS is called once, and only if a node may have to be replaced.
 
-    def __init__(self, settings: DisruptionSettings, client: Client, recorder: Recorder, *, logger: Logger) -> None:
+    ``cloud_provider`` makes the cloud provider; with a catalog, it lists instance types.
+    """
+
+    def __init__(
+        self,
+        settings: DisruptionSettings,
+        *,
+        client: Client,
+        recorder: Recorder,
+        cloud_provider: Callable[[InstanceTypeCatalog | None], CloudProvider],
+        s3: Callable[[], S3Client],
+        now: Callable[[], datetime],
+        logger: Logger,
+    ) -> None:
         self._settings = settings
         self._client = client
         self._recorder = recorder
+        self._cloud_provider = cloud_provider
+        self._s3 = s3
+        self._now = now
         self._logger = logger
         self._resolved_pools: ResolvedNodePools | None = None
 
@@ -52,6 +69,17 @@ class Replacements:
         if self._resolved_pools is None:
             self._resolved_pools = self._cloud_provider(self._catalog()).list_instance_types(snapshot, now=now)
         return self._resolved_pools
+
+    def with_prices(self, state: DisruptionState) -> DisruptionState | None:
+        """The state with instance types and prices; None while there is no catalog."""
+        try:
+            pools = self.resolved_pools(state.snapshot, now=state.now)
+        except CatalogMissingError as error:
+            self._logger.warning("Can't replace nodes without an instance type catalog", extra={"why": str(error)})
+            return None
+        return with_fields(
+            state, instance_types=pools.instance_types, not_ready=pools.not_ready, coverage=pools.coverage
+        )
 
     def price_of_removals(self, command: Command, snapshot: Snapshot) -> float:
         """USD per hour of the nodes that a command removes; 0 while prices aren't known.
@@ -81,17 +109,13 @@ class Replacements:
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
         """Launch the NodeClaims; those without capacity are deleted, and the next reconcile rolls the command back."""
         if claims:
-            clock = runtime.current().now
             Launcher(
                 client=self._client,
                 recorder=self._recorder,
-                cloud_provider=self._cloud_provider(),
+                cloud_provider=self._cloud_provider(None),
                 logger=self._logger,
-                clock=clock,
-            ).launch(claims, self.resolved_pools(snapshot, now=clock()))
-
-    def _cloud_provider(self, catalog: InstanceTypeCatalog | None = None) -> EC2CloudProvider:
-        return EC2CloudProvider.launching(self._settings, catalog)
+                clock=self._now,
+            ).launch(claims, self.resolved_pools(snapshot, now=self._now()))
 
     def _catalog(self) -> InstanceTypeCatalog:
-        return catalog_store.load(aws.s3(), self._settings.catalog_bucket, max_age=None)
+        return catalog_store.load(self._s3(), self._settings.catalog_bucket, max_age=None)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from shared.base import aws, hints, queues, runtime
+from shared.base import hints, queues
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_sqs import SQSClient
 
     from functions.disruption.settings import DisruptionSettings
 
-FAST_METHODS = "empty"
+DUE_NODES = "empty"
 """Key of a requeue for nodes that become due, or that wait for their replacements."""
 CONSOLIDATION = "consolidation"
 """Key of a requeue that also runs consolidation."""
@@ -27,34 +32,49 @@ MAX_REQUEUES = 500
 _RECORD_TTL_SECONDS = 3600
 
 
-def requeue_at(settings: DisruptionSettings, time: datetime, *, key: str, requeues: int) -> None:
-    """Send the function a message that arrives at that time.
+@dataclass(frozen=True, kw_only=True)
+class RequeueSender:
+    """Sends the requeues of one invocation.
 
-    ``requeues`` is how many messages this chain has had; after :data:`MAX_REQUEUES` the next sweep begins a new one.
-
-    Raises:
-        ClientError: DynamoDB or SQS refused.
+    ``hops`` is how many messages its chain has had; after :data:`MAX_HOPS` the sweep each minute begins a new one.
     """
-    now = runtime.current().now()
-    delay = time - now
-    if delay.total_seconds() > _MAX_DELAY_SECONDS or requeues >= MAX_REQUEUES:
-        return
-    second = -int(-time.timestamp() // 1)
-    try:
-        aws.dynamodb().put_item(
-            TableName=settings.table_name,
-            Item={
-                "pk": {"S": "requeue"},
-                "sk": {"S": f"{second}#{key}"},
-                "expires": {"N": str(second + _RECORD_TTL_SECONDS)},
-            },
-            ConditionExpression="attribute_not_exists(pk)",
-        )
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-            raise
-        return
-    for body in hints.message_bodies(
-        hints.REQUEUE, cluster=settings.cluster_name, keys=[key], time=now, requeues=requeues + 1
-    ):
-        queues.send_delayed(aws.sqs(), settings.disruption_queue_url, body=body, delay=delay)
+
+    settings: DisruptionSettings
+    dynamodb: Callable[[], DynamoDBClient]
+    sqs: Callable[[], SQSClient]
+    now: Callable[[], datetime]
+    hops: int = 0
+
+    def send_at(self, time: datetime, *, key: str) -> None:
+        """Send the function a message that arrives at that time.
+
+        Raises:
+            ClientError: DynamoDB or SQS refused.
+        """
+        now = self.now()
+        delay = time - now
+        if delay.total_seconds() > _MAX_DELAY_SECONDS or self.hops >= MAX_HOPS:
+            return
+        if not self._is_first(-int(-time.timestamp() // 1), key):
+            return
+        cluster, hops = self.settings.cluster_name, self.hops + 1
+        for body in hints.message_bodies(hints.REQUEUE, cluster=cluster, keys=[key], time=now, hops=hops):
+            queues.send_delayed(self.sqs(), self.settings.disruption_queue_url, body=body, delay=delay)
+
+    def _is_first(self, second: int, key: str) -> bool:
+        """Whether no other requeue has this second and key."""
+        try:
+            self.dynamodb().put_item(
+                TableName=self.settings.table_name,
+                Item={
+                    "pk": {"S": "requeue"},
+                    "sk": {"S": f"{second}#{key}"},
+                    "expires": {"N": str(second + _RECORD_TTL_SECONDS)},
+                },
+                ConditionExpression="attribute_not_exists(pk)",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True

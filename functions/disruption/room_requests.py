@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.base import aws, hints
+from shared.base import hints
 from shared.disruption.candidates import initialized_nodes
 from shared.disruption.node_room import MAKE_ROOM, node_blocker, plan_room, pods_by_node, waiting_node
 from shared.disruption.room_record import room_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from mypy_boto3_sqs import SQSClient
 
     from functions.disruption.settings import DisruptionSettings
     from shared.api.kubernetes import Node, Pod
@@ -33,7 +35,9 @@ _MAX_EVENTS = 20
 """How many pods get an event in one sweep; the others follow in the next ones."""
 
 
-def request_room(state: DisruptionState, settings: DisruptionSettings, recorder: Recorder) -> int:
+def request_room(
+    state: DisruptionState, settings: DisruptionSettings, recorder: Recorder, *, sqs: Callable[[], SQSClient]
+) -> int:
     """Send the nodes on which room can be made, or whose cordon is left from that; returns how many."""
     plans = list(_plans(state))
     blocked = [(node, pod, why) for node, plan in plans for pod, why in plan.blocked]
@@ -46,7 +50,7 @@ def request_room(state: DisruptionState, settings: DisruptionSettings, recorder:
     keys = sorted({*due, *cordoned})
     bodies = hints.message_bodies(hints.ROOM_NEEDED, cluster=settings.cluster_name, keys=keys, time=state.now)
     for body in bodies:
-        aws.sqs().send_message(QueueUrl=settings.termination_queue_url, MessageBody=body)
+        sqs().send_message(QueueUrl=settings.termination_queue_url, MessageBody=body)
     return len(keys)
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shared.disruption.savings import NetSavings
 
 REASON = UNDERUTILIZED
+NEEDS_PRICES = True
 _WHEN_EMPTY = "WhenEmpty"
 _PRICE_TOLERANCE = 1e-9
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 REASON = DRIFTED
+NEEDS_PRICES = True
 
 
 def disruption_message(state: DisruptionState, candidate: Candidate) -> str:

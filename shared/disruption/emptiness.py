@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shared.disruption.disruption_state import DisruptionState
 
 REASON = EMPTY
+NEEDS_PRICES = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shared.disruption.disruption_state import DisruptionState
 
 REASON = EXPIRED
+NEEDS_PRICES = True
 
 
 def forced_expiration_time(claim: NodeClaim) -> datetime | None:

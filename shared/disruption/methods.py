@@ -1,5 +1,7 @@
 """The disruption methods in order of priority, and the three questions that each of them answers.
 
+Each also says whether it needs instance types and prices, which cost calls of AWS.
+
 Empty nodes come first, then nodes that must be replaced. Consolidation comes last, with what the budgets still allow.
 """
 
@@ -22,6 +24,8 @@ class Method(Protocol):
     """One reason to disrupt nodes."""
 
     REASON: str
+    NEEDS_PRICES: bool
+    """Whether :meth:`compute` needs the state's instance types and prices, if there are candidates."""
 
     def find_candidates(self, state: DisruptionState) -> tuple[Candidate, ...]:
         """The nodes that should be disrupted, blocked or not."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shared.disruption.disruption_state import DisruptionState
 
 REASON = SURPLUS
+NEEDS_PRICES = True
 _MESSAGE = "the NodePool has more nodes than replicas"
 
 
