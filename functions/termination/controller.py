@@ -26,28 +26,27 @@ from shared.api.meta import ObjectMeta, annotated, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.api.standby import is_held
-from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
-from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError, ConflictError, NotFoundError
-from shared.cluster.events import recorder
 from shared.cluster.node_class_groups import is_foreign
 from shared.cluster.pod_cache import list_pods_on_node
-from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.termination import garbage, requeue
 from shared.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
 from shared.termination.eviction import Evictor
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.termination.settings import TerminationSettings
-    from shared.cloud_provider import Instance
+    from shared.cloud_provider import CloudProvider, Instance
+    from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
 
 _NODE = resources.NODES
 _ATTEMPTS = 3
@@ -61,20 +60,33 @@ class TerminationController:
     Each ``reconcile`` method returns False if its message must be redelivered.
     """
 
-    def __init__(self, settings: TerminationSettings, *, until: datetime, logger: Logger, requeues: int = 0) -> None:
+    def __init__(
+        self,
+        settings: TerminationSettings,
+        *,
+        client: Client,
+        recorder: Recorder,
+        cloud_provider: CloudProvider,
+        sqs: Callable[[], SQSClient],
+        now: Callable[[], datetime],
+        until: datetime,
+        logger: Logger,
+        hops: int = 0,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._cloud_provider = cloud_provider
+        self._now = now
         self._until = until
         self._logger = logger
-        self._client = connect(settings)
-        self._recorder = recorder(self._client)
-        self._cloud_provider = EC2CloudProvider(cluster_name=settings.cluster_name)
-        self._cache = ClusterCache(self._client, self._cloud_provider)
-        self._requeue_sender = RequeueSender(self._client, settings, requeues=requeues, logger=logger)
-        evictor = Evictor(client=self._client, recorder=self._recorder)
-        self._terminator = Terminator(client=self._client, recorder=self._recorder, evictor=evictor, logger=logger)
-        self._room_maker = RoomMaker(self._client, self._cache, evictor, settings=settings, logger=logger)
-        self._requeues = requeues
+        self._hops = hops
+        self._cache = ClusterCache(client, cloud_provider)
+        evictor = Evictor(client=client, recorder=recorder)
+        self._terminator = Terminator(client=client, recorder=recorder, evictor=evictor, now=now, logger=logger)
+        self._room_maker = RoomMaker(client, self._cache, evictor, settings=settings, sqs=sqs, now=now, logger=logger)
+        self._requeue_sender = RequeueSender(client, settings, sqs=sqs, now=now, hops=hops, logger=logger)
         self._instance_termination = InstanceTermination(
-            self._client, self._cloud_provider, self._requeue_sender, recorder=self._recorder, logger=logger
+            client, cloud_provider, self._requeue_sender, recorder=recorder, now=now, logger=logger
         )
         self._unblocked: set[str] = set()
 
@@ -115,7 +127,7 @@ class TerminationController:
             self._cache.instances_without_undecoded_nodeclaims(),
             self._cache.nodeclaims(),
             self._cache.nodes(),
-            now=runtime.current().now(),
+            now=self._now(),
         )
         confirmed = [i for i in without_nodeclaim if i in candidates]
         if confirmed:
@@ -143,7 +155,7 @@ class TerminationController:
         return False
 
     def _try_reconcile_nodeclaim(self, claim_name: str, *, is_unblocked: bool) -> bool:
-        now = runtime.current().now()
+        now = self._now()
         try:
             claim = writes.read(self._client, resources.NODE_CLAIMS, claim_name, NodeClaim)
         except NotFoundError:
@@ -176,11 +188,9 @@ class TerminationController:
             return
         node = self._terminator.taint(node)
         pods = list_pods_on_node(self._client, node.metadata.name).objects
-        step = drain_step(
-            claim, pods, self._cache.attachments(node), self._cache.volumes(node), now=runtime.current().now()
-        )
+        step = drain_step(claim, pods, self._cache.attachments(node), self._cache.volumes(node), now=self._now())
         if step.evict or step.delete:
-            claim = step_stamp.write(self._client, claim, now=runtime.current().now())
+            claim = step_stamp.write(self._client, claim, now=self._now())
         try:
             wait_reason = self._terminator.carry_out(claim, node, step)
         except ApiError:
@@ -190,7 +200,7 @@ class TerminationController:
             self._instance_termination.add(step_stamp.remove(self._client, claim), node)
             return
         terminating = [p for p in pods if is_terminating(p)]
-        evicted_at = runtime.current().now() if wait_reason is WaitReason.PODS else last_eviction(terminating)
+        evicted_at = self._now() if wait_reason is WaitReason.PODS else last_eviction(terminating)
         ends = [end for end in (step.requeue_by, last_termination(terminating)) if end is not None]
         self._requeue_sender.requeue(
             claim,
@@ -204,7 +214,7 @@ class TerminationController:
         if is_true(node.status.conditions, "Ready"):
             return False
         instance = self._describe(claim.status.provider_id)
-        if not garbage.is_node_lost(node, instance, now=runtime.current().now()):
+        if not garbage.is_node_lost(node, instance, now=self._now()):
             return False
         known_id = instance_id(claim.status.provider_id)
         message = f"instance {known_id} is gone; removing node {node.metadata.name} without draining it"
@@ -218,7 +228,7 @@ class TerminationController:
 
     def _reconcile_node_without_nodeclaim(self, node: Node) -> bool:
         """Remove a node whose instance is gone, and drain one whose instance lives; other nodes are not Tenon's."""
-        now, cache = runtime.current().now(), self._cache
+        now, cache = self._now(), self._cache
         claim = _substitute_nodeclaim(node, now=now)
         if garbage.nodes_without_nodeclaim_and_instance(
             [node], cache.nodeclaims(), cache.instances(), now=now
@@ -238,7 +248,7 @@ class TerminationController:
 
     def _drain_without_nodeclaim(self, claim: NodeClaim, node: Node) -> bool:
         """Carry out one step of the drain of a node with that substitute; False if it must be tried again."""
-        now = runtime.current().now()
+        now = self._now()
         if step_stamp.is_running(claim, now=now) or now >= self._until:
             return False
         self._recorder.record(

@@ -12,7 +12,10 @@ from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
 from shared.base import aws, hints, metrics, queues, runtime
 from shared.base.settings import read
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
+from shared.cluster.events import recorder
+from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -34,9 +37,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     if not messages:
         return queues.partial_batch_response(())
-    requeues = max(message.hint.requeues for message in messages)
-    until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
-    controller = TerminationController(settings, until=until, logger=logger, requeues=requeues)
+    hops = max(message.hint.hops for message in messages)
+    controller = _controller(settings, context, hops=hops)
     failed = []
     for message in messages:
         try:
@@ -55,6 +57,21 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger.warning("Termination failed, will retry", extra={"error": type(error).__name__, "why": str(error)})
         failed = [message.id for message in messages]
     return queues.retry_response(aws.sqs(), event, failed)
+
+
+def _controller(settings: TerminationSettings, context: LambdaContext, *, hops: int) -> TerminationController:
+    clock, client = runtime.current().now, connect(settings)
+    return TerminationController(
+        settings,
+        client=client,
+        recorder=recorder(client),
+        cloud_provider=EC2CloudProvider(cluster_name=settings.cluster_name),
+        sqs=aws.sqs,
+        now=clock,
+        until=clock() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
+        logger=logger,
+        hops=hops,
+    )
 
 
 def _reconcile(controller: TerminationController, hint: hints.Hint) -> bool:

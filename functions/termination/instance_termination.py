@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from functions.termination.finalizer import finalize_nodeclaim
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
-from shared.base import runtime
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from aws_lambda_powertools import Logger
 
@@ -46,12 +46,14 @@ class InstanceTermination:
         requeue_sender: RequeueSender,
         *,
         recorder: Recorder,
+        now: Callable[[], datetime],
         logger: Logger,
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._cloud_provider = cloud_provider
         self._requeue_sender = requeue_sender
+        self._now = now
         self._logger = logger
         self._drained: dict[str, tuple[NodeClaim, Node | None]] = {}
 
@@ -105,7 +107,7 @@ class InstanceTermination:
         self._write_instance_terminating(claim, status=False, reason="TerminationRefused", message=message)
 
     def _write_instance_terminating(self, claim: NodeClaim, *, status: bool, reason: str, message: str = "") -> None:
-        now = runtime.current().now()
+        now = self._now()
 
         def change(current: NodeClaim) -> NodeClaim:
             conditions = with_condition(

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
 from shared.api import nodeclaim
-from shared.base import aws, hints, queues, runtime
+from shared.base import hints, queues
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 from shared.termination.requeue import MAX_REQUEUES, REQUEUE_AT, is_scheduled, requeue_after
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.termination.settings import TerminationSettings
     from shared.api.nodeclaim import NodeClaim
@@ -32,10 +34,21 @@ class RequeueSender:
     ``requeues`` is how many messages the chain of this invocation has had.
     """
 
-    def __init__(self, client: Client, settings: TerminationSettings, *, requeues: int, logger: Logger) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: TerminationSettings,
+        *,
+        sqs: Callable[[], SQSClient],
+        now: Callable[[], datetime],
+        hops: int,
+        logger: Logger,
+    ) -> None:
         self._client = client
         self._settings = settings
-        self._requeues = requeues
+        self._sqs = sqs
+        self._now = now
+        self._hops = hops
         self._logger = logger
         self._names_by_delay: dict[tuple[int, str], list[str]] = {}
         """The objects to reconcile, by seconds until then and by the message's detail-type."""
@@ -49,7 +62,7 @@ class RequeueSender:
         pods_evicted_at: datetime | None = None,
     ) -> None:
         """Requeue the NodeClaim, not later than ``latest``, unless a requeue by then is scheduled already."""
-        now = runtime.current().now()
+        now = self._now()
         wait = requeue_after(claim, wait_reason, latest=latest, now=now, pods_evicted_at=pods_evicted_at)
         if is_scheduled(claim, until=now + wait, now=now) or not self._write_requeue_time(claim, now + wait):
             step_stamp.remove(self._client, claim)
@@ -62,8 +75,8 @@ class RequeueSender:
 
         A chain that has had :data:`MAX_REQUEUES` messages ends; the next sweep finds that its drains are overdue.
         """
-        now = runtime.current().now()
-        if self._requeues >= MAX_REQUEUES and self._names_by_delay:
+        now = self._now()
+        if self._hops >= MAX_HOPS and self._names_by_delay:
             drains = sorted(name for names in self._names_by_delay.values() for name in names)
             self._logger.warning(
                 "A chain of reconciles has ended; the next sweep continues its drains",
@@ -75,7 +88,7 @@ class RequeueSender:
                 detail_type, cluster=self._settings.cluster_name, keys=names, time=now, requeues=self._requeues + 1
             ):
                 delay = timedelta(seconds=seconds)
-                queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=delay)
+                queues.send_delayed(self._sqs(), self._settings.termination_queue_url, body=body, delay=delay)
         self._names_by_delay.clear()
 
     def _write_requeue_time(self, claim: NodeClaim, moment: datetime) -> bool:

@@ -20,7 +20,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod, PodDisruptionBudget
 from shared.api.nodepool import NodePool
 from shared.api.pods import is_daemon
-from shared.base import aws, hints, queues, runtime
+from shared.base import hints, queues
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.listing import list_objects
@@ -37,9 +37,11 @@ from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 from shared.disruption.room_record import ANNOTATION, CORDON_LIMIT, EVICTING_TIMEOUT, RoomRecord, encoded, room_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.termination.cluster_cache import ClusterCache
     from functions.termination.settings import TerminationSettings
@@ -56,12 +58,22 @@ class RoomMaker:
     """Makes room on the nodes of one invocation. Nodes whose cordon must go later are sent by :meth:`send`."""
 
     def __init__(
-        self, client: Client, cache: ClusterCache, evictor: Evictor, *, settings: TerminationSettings, logger: Logger
+        self,
+        client: Client,
+        cache: ClusterCache,
+        evictor: Evictor,
+        *,
+        settings: TerminationSettings,
+        sqs: Callable[[], SQSClient],
+        now: Callable[[], datetime],
+        logger: Logger,
     ) -> None:
         self._client = client
         self._cache = cache
         self._evictor = evictor
         self._settings = settings
+        self._sqs = sqs
+        self._now = now
         self._logger = logger
         self._unbound: tuple[Pod, ...] | None = None
         self._budgets: dict[str, PodDisruptionBudget] | None = None
@@ -74,7 +86,7 @@ class RoomMaker:
 
         False if the message must be redelivered, because another invocation works on the node or the time is over.
         """
-        now = runtime.current().now()
+        now = self._now()
         try:
             node = writes.read(self._client, resources.NODES, node_name, Node)
         except NotFoundError:
@@ -97,15 +109,15 @@ class RoomMaker:
             return True
         return True
 
-    def send(self, *, requeues: int) -> None:
-        """Send the delayed messages about the nodes that are still cordoned; ``requeues`` as in a hint."""
-        now = runtime.current().now()
+    def send(self, *, hops: int) -> None:
+        """Send the delayed messages about the nodes that are still cordoned; ``hops`` as in a hint."""
+        now = self._now()
         for seconds, node_names in self._again.items():
             for body in hints.message_bodies(
                 hints.ROOM_NEEDED, cluster=self._settings.cluster_name, keys=node_names, time=now, requeues=requeues + 1
             ):
                 delay = timedelta(seconds=seconds)
-                queues.send_delayed(aws.sqs(), self._settings.termination_queue_url, body=body, delay=delay)
+                queues.send_delayed(self._sqs(), self._settings.termination_queue_url, body=body, delay=delay)
         self._again.clear()
 
     # --- what to do ---
@@ -155,7 +167,7 @@ class RoomMaker:
         Raises:
             ConflictError: the node has changed since it was read.
         """
-        now = runtime.current().now()
+        now = self._now()
         attempted = record.with_attempt((p.metadata.uid for p in plan.served), now=now)
         cordons = any(is_daemon(p) for p in plan.served) and not node.spec.unschedulable
         holds = cordons or record.cordoned_since is not None
@@ -164,7 +176,7 @@ class RoomMaker:
         reasons = f"node {node.metadata.name} has no room for pod {plan.served[0].key}"
         evicted = 0
         for pod in plan.evict:
-            if runtime.current().now() >= until:
+            if self._now() >= until:
                 break
             blocked = self._evictor.evict(pod, why=reasons)
             if blocked:

@@ -15,7 +15,6 @@ from functions.termination import step_stamp
 from shared.api import labels as names
 from shared.api import nodeclaim, taints
 from shared.api.meta import condition, with_condition
-from shared.base import runtime
 from shared.base.struct import Struct
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -23,6 +22,7 @@ from shared.termination.drain import deadline_reason
 from shared.termination.requeue import WaitReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -45,6 +45,7 @@ class Terminator(Struct, kw_only=True):
     client: Client
     recorder: Recorder
     evictor: Evictor
+    now: Callable[[], datetime]
     logger: Logger
 
     def taint(self, node: Node) -> Node:
@@ -67,7 +68,7 @@ class Terminator(Struct, kw_only=True):
         """
         node_name = node.metadata.name
         blocked = [f"pod {p.key} has annotation {names.DO_NOT_DISRUPT}" for p in step.protected]
-        outcomes = self.evictor.evict_all(step.evict, node_name, until=runtime.current().now() + step_stamp.EVICTING)
+        outcomes = self.evictor.evict_all(step.evict, node_name, until=self.now() + step_stamp.EVICTING)
         blocked += [outcome for outcome in outcomes if outcome]
         why = deadline_reason(claim, node_name) if step.delete else ""
         deleted = [self.evictor.delete(pod, grace, node_name=node_name, why=why) for pod, grace in step.delete]
@@ -83,7 +84,7 @@ class Terminator(Struct, kw_only=True):
 
         The condition's message has the blocked pod too, so the event is recorded once and not at each step.
         """
-        now = runtime.current().now()
+        now = self.now()
         message = "" if step.drained or step.terminate else step.waiting_for
         if blocked:
             summary = f"{blocked[0]} (and {len(blocked) - 1} more)" if len(blocked) > 1 else blocked[0]
