@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
-from shared.disruption import graceful_replacement
+from shared.disruption import graceful_disruption
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidate_sets import BudgetedCandidates, candidate_sets
 from shared.disruption.candidates import disruption_blocker, dynamic_candidates
@@ -145,7 +145,7 @@ def compute(state: DisruptionState, budgets: BudgetTracker, should_stop: Callabl
 
 def validate(command: Command, state: DisruptionState, budgets: BudgetTracker) -> str:
     """Why the command can't be executed on the cluster as it is now; empty when it can, at no higher price."""
-    message = graceful_replacement.validate(command, state)
+    message = graceful_disruption.validate(command, state)
     if message:
         return message
     by_claim = {c.claim.name: c for c in find_candidates(state)}

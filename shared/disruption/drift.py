@@ -15,7 +15,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import is_node_pool_hash, node_pool_hash_version
 from shared.api.meta import is_true, with_condition
-from shared.disruption import graceful_replacement
+from shared.disruption import graceful_disruption
 from shared.disruption.candidates import all_candidates, dynamic_candidates
 from shared.disruption.command import DRIFTED, MethodResult
 from shared.scheduling.rules.requirements import RequirementError, parse
@@ -54,12 +54,12 @@ def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
 def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """One command for the first that budgets allow (static pools: :mod:`shared.disruption.static_disruption`)."""
     drifted = [(c, message) for c in dynamic_candidates(state) if (message := disruption_message(state, c))]
-    return graceful_replacement.compute(state, budgets, drifted, reason=DRIFTED)
+    return graceful_disruption.compute(state, budgets, drifted, reason=DRIFTED)
 
 
 def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
-    return graceful_replacement.validate(command, state)
+    return graceful_disruption.validate(command, state)
 
 
 def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from shared.api.duration import DurationError, parse_duration
 from shared.api.nodeclaim import expiration_time
-from shared.disruption import graceful_replacement
+from shared.disruption import graceful_disruption
 from shared.disruption.candidates import all_candidates
 from shared.disruption.command import EXPIRED, Command, MethodResult
 
@@ -65,7 +65,7 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
             forced.append(Command(removals=(candidate.removal(reason=EXPIRED, message=message),), forced=True))
         elif candidate.pool.spec.replicas is None:
             graceful.append((candidate, message))
-    replaced = graceful_replacement.compute(state, budgets, graceful, reason=EXPIRED)
+    replaced = graceful_disruption.compute(state, budgets, graceful, reason=EXPIRED)
     times = (t for c in all_candidates(state) for t in (expiration_time(c.claim), forced_expiration_time(c.claim)))
     return MethodResult(
         commands=(*forced, *replaced.commands),
@@ -76,7 +76,7 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
 
 def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
-    return "" if command.forced else graceful_replacement.validate(command, state)
+    return "" if command.forced else graceful_disruption.validate(command, state)
 
 
 def _duration(text: str) -> timedelta | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api import labels as names
-from shared.disruption import drift, expiration, graceful_replacement
+from shared.disruption import drift, expiration, graceful_disruption
 from shared.disruption.candidates import disruption_blocker, static_candidates
 from shared.disruption.command import SURPLUS, BlockedCandidate, Blocker, Command, MethodResult, Removal
 from shared.disruption.disruption_cost import eviction_cost
@@ -81,7 +81,7 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
     without_node = tuple(_remove_without_node(c) for c in surplus if not c.status.node_name)
     candidates = {c.claim.name: c for c in static_candidates(state)}
     removable = [(candidates[c.name], _MESSAGE) for c in surplus if c.name in candidates]
-    scaled_down = graceful_replacement.compute(state, budgets, removable, reason=SURPLUS)
+    scaled_down = graceful_disruption.compute(state, budgets, removable, reason=SURPLUS)
     commands = [*without_node, *scaled_down.commands]
     blocked = list(scaled_down.blocked)
     queued = (c for c in state.snapshot.node_claims if is_queued(c))
@@ -97,7 +97,7 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
 
 def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
-    return "" if command.forced else graceful_replacement.validate(command, state)
+    return "" if command.forced else graceful_disruption.validate(command, state)
 
 
 def _replacement_reason(state: DisruptionState, candidate: Candidate) -> tuple[str, str]:

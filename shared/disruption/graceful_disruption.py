@@ -1,4 +1,4 @@
-"""Graceful replacement: nodes that must be replaced whatever that costs, as expiration and drift do it.
+"""Graceful disruption: nodes that must be replaced whatever that costs, as expiration and drift do it.
 
 Replacements are launched first. One command covers as many nodes as budgets allow, up to a limit, so that a node that
 can't be replaced doesn't delay many others.
