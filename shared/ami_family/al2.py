@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from shared.ami_family import user_data
+from shared.ami_family import mime
 from shared.ami_family.bootstrap import kubelet_flags, registration_flags
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ def render(bootstrap: Bootstrap) -> str:
     Raises:
         UserDataError: the user's data declares MIME and is not valid MIME.
     """
-    return user_data.write([*_user_parts(bootstrap.user_data), user_data.Part(user_data.SHELL, _script(bootstrap))])
+    return mime.write([*_user_parts(bootstrap.user_data), mime.Part(mime.SHELL, _script(bootstrap))])
 
 
-def _user_parts(raw: str) -> list[user_data.Part]:
+def _user_parts(raw: str) -> list[mime.Part]:
     text = raw.strip()
     if not text:
         return []
-    return user_data.parse(text) if user_data.is_mime(text) else [user_data.Part(user_data.SHELL, text)]
+    return mime.parse(text) if mime.is_mime(text) else [mime.Part(mime.SHELL, text)]
 
 
 def _script(bootstrap: Bootstrap) -> str:

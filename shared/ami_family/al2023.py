@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shared.ami_family import user_data
+from shared.ami_family import mime
 from shared.ami_family.bootstrap import UserDataError, registration_flags
 from shared.api.yaml_documents import reader, writer
 
@@ -26,7 +26,7 @@ def render(bootstrap: Bootstrap) -> str:
         UserDataError: the user's data is not MIME, a shell script or a NodeConfig.
     """
     node_config = writer.text(_node_config(bootstrap), width=2**16)
-    return user_data.write([user_data.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
+    return mime.write([mime.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
 
 
 def _node_config(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -69,20 +69,20 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None and value not in ({}, [])}
 
 
-def _user_parts(raw: str) -> list[user_data.Part]:
+def _user_parts(raw: str) -> list[mime.Part]:
     text = raw.strip()
     if not text:
         return []
-    if user_data.is_mime(text):
-        return user_data.parse(text)
+    if mime.is_mime(text):
+        return mime.parse(text)
     if text.startswith("#!"):
-        return [user_data.Part(user_data.SHELL, text)]
+        return [mime.Part(mime.SHELL, text)]
     try:
         documents = reader.documents(text)
     except reader.YamlError as error:
         raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: not YAML: {error}") from error
     if documents and all(isinstance(d, dict) and str(d.get("apiVersion", "")).startswith(_GROUP) for d in documents):
-        return [user_data.Part(_NODE_CONFIG, text)]
+        return [mime.Part(_NODE_CONFIG, text)]
     raise UserDataError(
         "spec.userData is not MIME (MIME-Version: …), a shell script (#!…) or a NodeConfig (node.eks.aws/v1alpha1)"
     )

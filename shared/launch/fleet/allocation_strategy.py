@@ -1,7 +1,7 @@
-"""The order in which capacity types are launched, and how EC2 chooses among the overrides of one: its strategy.
+"""How EC2 chooses among the overrides of a CreateFleet call: its allocation strategy, by capacity type.
 
-Both are Karpenter's: reserved, then spot, then on-demand. A NodePool's annotation may choose the strategy of spot. EC2
-knows nothing of NodeOverlays: where they set a price, it chooses by priorities instead of prices.
+The strategies are Karpenter's. A NodePool's annotation may choose that of spot. EC2 knows nothing of NodeOverlays:
+where they set a price, it chooses by priorities instead of prices.
 """
 
 from __future__ import annotations
@@ -43,11 +43,3 @@ def allocation_options(
             "SpotOptions": {"AllocationStrategy": "capacity-optimized-prioritized" if prioritized else spot_strategy}
         }
     return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}}
-
-
-LAUNCH_ORDER = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
-
-
-def launch_order(*, after: str = "") -> tuple[str, ...]:
-    """The capacity types in the order in which they are tried, those after ``after`` only (empty: all)."""
-    return LAUNCH_ORDER[LAUNCH_ORDER.index(after) + 1 :] if after else LAUNCH_ORDER

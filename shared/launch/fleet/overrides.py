@@ -17,7 +17,7 @@ from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.spot_risk import price_factor
-from shared.launch.fleet.allocation_strategy import LAUNCH_ORDER, launch_order
+from shared.launch.fleet.capacity_type_order import LAUNCH_ORDER
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def plan_fleet(
     reserved = by_capacity_type[labels.RESERVED]
     # One call has one market type. Reservations whose owner doesn't reclaim the instances come first.
     by_capacity_type[labels.RESERVED] = [p for p in reserved if not is_interruptible(p)] or reserved
-    for capacity_type in launch_order(after=after):
+    for capacity_type in LAUNCH_ORDER[LAUNCH_ORDER.index(after) + 1 :] if after else LAUNCH_ORDER:
         if by_capacity_type[capacity_type]:
             return FleetPlan(capacity_type=capacity_type, overrides=_cheapest(by_capacity_type[capacity_type]))
     return None

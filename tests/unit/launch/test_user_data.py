@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.ami_family import bottlerocket, user_data
+from shared.ami_family import bottlerocket, mime
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
 from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
@@ -82,7 +82,7 @@ def test_al2023_gets_its_cluster_kubelet_labels_and_taints() -> None:
     [
         ("#!/bin/bash\necho hello", ["text/x-shellscript"]),
         ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}", ["application/node.eks.aws"]),
-        (user_data.write([user_data.Part(user_data.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
+        (mime.write([mime.Part(mime.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
     ],
 )
 def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]) -> None:
@@ -183,5 +183,5 @@ def test_labels_that_a_kubelet_may_not_set_are_left_to_registration() -> None:
     )
 )
 def test_an_archive_comes_back_as_it_was_written(texts: list[str]) -> None:
-    written = user_data.write([user_data.Part(user_data.SHELL, f"#!/bin/sh\n{text}") for text in texts])
-    assert [p.text.rstrip("\n") for p in user_data.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]
+    written = mime.write([mime.Part(mime.SHELL, f"#!/bin/sh\n{text}") for text in texts])
+    assert [p.text.rstrip("\n") for p in mime.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]
