@@ -40,11 +40,11 @@ from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
 from shared.commitments import store as commitment_store
 from shared.disruption import load_history
 from shared.disruption.load_history import InvalidHistoryError, LoadHistory
-from shared.instance_types import catalog_store, interruption_rates, unavailable_offerings
+from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
-from shared.launch import boot_failures
-from shared.launch.node_class import free_addresses
+from shared.launch import launch_conditions
+from shared.launch.launch_conditions import CommitmentUse
 from shared.node_groups import stored_options
 
 if TYPE_CHECKING:
@@ -298,16 +298,12 @@ def _offerings(
     commitments = commitment_store.load(deployment.commitments, deployment.bucket)
     if commitments is not None and commitments.problem:
         notes.append(f"Savings Plans and Reserved Instances don't count: {commitments.problem}")
-    return CatalogOfferings(
-        raw=raw,
-        unavailable=unavailable_offerings.current(aws.dynamodb(), deployment.table, now=now),
-        boot_failures=boot_failures.current(aws.dynamodb(), deployment.table, now=now),
-        interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), deployment.table, now=now),
-        short_subnets=free_addresses.current(aws.dynamodb(), deployment.table, now=now),
-        commitments=commitments,
-        commitment_share=deployment.commitments.commitment_share,
-        cluster=cluster,
-    )
+    use = None
+    if commitments is not None:
+        share = deployment.commitments.commitment_share
+        use = CommitmentUse(commitments=commitments, cluster=cluster, share=share)
+    conditions = launch_conditions.read(aws.dynamodb(), deployment.table, commitments=use, now=now)
+    return CatalogOfferings(raw=raw, conditions=conditions)
 
 
 def _workloads(client: Client) -> dict[tuple[str, str, str], Workload]:

@@ -16,19 +16,17 @@ from shared.api.meta import Condition
 from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
+from shared.base import runtime
 from shared.cloud_provider import ResolvedNodePools
-from shared.launch import boot_failures, resolved_node_pools
-from shared.launch.covered_nodes import cluster_coverage
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.resolved_node_pools import resolve_node_pools, with_overlays
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
-    from shared.instance_types.interruption_rates import Pool
-    from shared.launch.boot_failures import BootFailure
-    from shared.launch.node_class.free_addresses import ShortSubnet
     from shared.snapshot import Snapshot
 
 
@@ -42,42 +40,23 @@ class OfferingSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogOfferings:
-    """A Region's catalog. ``unavailable`` are (capacity type, instance type, zone) that EC2 lacked capacity for.
-
-    ``boot_failures`` are those of machines that died at boot, by NodePool and node class. ``interruption_rates`` are by
-    spot pool, where they differ from the default; ``short_subnets`` have too few free addresses for a node.
-    ``commitments`` are the account's with ``commitment_share`` as the ``cluster``'s part of them; None where they don't
-    count.
-    """
+    """A Region's catalog, and the ``conditions`` of launches that the deployment's functions know of."""
 
     raw: InstanceTypeCatalog
-    unavailable: Collection[tuple[str, str, str]] = ()
-    boot_failures: Mapping[tuple[str, str], BootFailure] = field(default_factory=dict)
-    commitments: Commitments | None = None
-    commitment_share: float | None = None
-    cluster: str = ""
-    interruption_rates: Mapping[Pool, float] = field(default_factory=dict)
-    short_subnets: Collection[ShortSubnet] = ()
+    conditions: LaunchConditions = field(default_factory=LaunchConditions)
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
         zones = _zones(snapshot, self.raw)
-        resolved = resolved_node_pools.node_pools_by_status(
-            snapshot.node_pools,
+        resolved = resolve_node_pools(
+            snapshot,
             [_with_status(c, zones) for c in snapshot.node_classes],
             self.raw,
-            unavailable=self.unavailable,
-            nodes=snapshot.nodes,
-            claims=snapshot.node_claims,
-            overlays=snapshot.node_overlays,
-            interruption_rates=self.interruption_rates,
-            short_subnets=self.short_subnets,
+            self.conditions,
+            cache=InstanceTypeCache.of(runtime.current()),
+            now=snapshot.taken_at,
         )
-        if self.commitments is not None:
-            coverage = cluster_coverage(snapshot, self.commitments, cluster=self.cluster, share=self.commitment_share)
-            resolved = msgspec.structs.replace(resolved, coverage=coverage)
-        held = boot_failures.hold(resolved, self.boot_failures, snapshot, now=snapshot.taken_at)
-        return held.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
+        return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +78,8 @@ class DocumentOfferings:
                 if (name := p.spec.template.spec.node_class_ref.name) in classes
             },
         )
-        return resolved_node_pools.with_overlays(resolved, snapshot.node_pools, snapshot.node_overlays)
+        cache = InstanceTypeCache.of(runtime.current())
+        return with_overlays(resolved, snapshot.node_pools, snapshot.node_overlays, cache)
 
 
 def has_status(node_class: EC2NodeClass) -> bool:

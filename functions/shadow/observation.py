@@ -14,11 +14,13 @@ from functions.shadow.real_fleet import changed_instances, lifetimes
 from shared.api import labels as names
 from shared.api.meta import condition
 from shared.api.nodeclass import READY
-from shared.base import aws
+from shared.base import aws, runtime
 from shared.base.plurals import plural
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
-from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,18 +48,14 @@ def observe(settings: ShadowSettings, record: Record, catalog: InstanceTypeCatal
     snapshot = read_snapshot(client, now=now, leaving=None)
     owners = autoscalers(snapshot, scaled_instances(client, settings.cluster_name, now=now))
     snapshot, derived = with_pools(snapshot, owners, settings, catalog, record)
-    resolved = resolve_node_pools(
-        snapshot.node_pools,
-        tuple(map(_without_profile, snapshot.node_classes)),
-        catalog,
+    node_classes = current_node_classes(
+        map(_without_profile, snapshot.node_classes),
         describe(aws.eks(), settings.cluster_name),
-        unavailable=(),
         default_instance_profile=_ANY_PROFILE,
         now=now,
-        nodes=snapshot.nodes,
-        claims=snapshot.node_claims,
-        overlays=snapshot.node_overlays,
     )
+    cache = InstanceTypeCache.of(runtime.current())
+    resolved = resolve_node_pools(snapshot, node_classes, catalog, LaunchConditions(), cache=cache, now=now)
     return Observed(
         snapshot=snapshot,
         autoscalers=owners,

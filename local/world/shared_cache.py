@@ -6,30 +6,15 @@ with the same instance types, so making them again for each function takes longe
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Mapping
 
-_MAX_ENTRIES = 16
-"""Of each cache: some more than the node classes and NodePools of a world."""
+_MAX_SLOTS = 32
+"""Some more than the node classes and NodePools of a world need."""
 
-
-class _RecentEntries(dict["Hashable", Any]):
-    """The entries that were set last."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._lock = threading.Lock()
-
-    def __setitem__(self, key: Hashable, value: object) -> None:
-        with self._lock:
-            self.pop(key, None)
-            super().__setitem__(key, value)
-            if len(self) > _MAX_ENTRIES:
-                self.pop(next(iter(self)))
-
-
-INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": _RecentEntries(), "adjusted_types": _RecentEntries()}
-"""By their names in ``shared.instance_types``: lists of instance types, each with the inputs that it was made of."""
+INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": InstanceTypeCache(max_slots=_MAX_SLOTS)}
+"""By its name in the cache of a process: the lists of instance types."""

@@ -59,16 +59,19 @@ def apply_overlays(
     NodePools with the same instance types and the same overlays get the identical tuple; without overlays, their own.
     """
     ordered = by_precedence(overlays)
-    groups: dict[tuple[int, tuple[str, ...]], _PoolGroup] = {}
+    groups: list[_PoolGroup] = []
     group_of: dict[str, _PoolGroup] = {}
     for pool, types in instance_types.items():
-        matching = tuple(o.name for o in ordered if _meets_pool(pool_labels.get(pool, {}), o.spec.requirements))
-        group = groups.setdefault((id(types), matching), _PoolGroup(pool, types, frozenset(matching)))
+        matching = frozenset(o.name for o in ordered if _meets_pool(pool_labels.get(pool, {}), o.spec.requirements))
+        group = next((g for g in groups if g.types is types and g.matching == matching), None)
+        if group is None:
+            group = _PoolGroup(pool, types, matching)
+            groups.append(group)
         group_of[pool] = group
     applied: list[NodeOverlay] = []
     conflicts: dict[str, str] = {}
     for overlay in ordered:
-        selections = [(g, tuple(_selected(g.types, overlay))) for g in groups.values() if overlay.name in g.matching]
+        selections = [(g, tuple(_selected(g.types, overlay))) for g in groups if overlay.name in g.matching]
         conflict = next((c for g, selected in selections if (c := g.conflict(overlay, selected))), "")
         if conflict:
             conflicts[overlay.name] = conflict
@@ -76,9 +79,9 @@ def apply_overlays(
         applied.append(overlay)
         for group, selected in selections:
             group.add(overlay, selected)
-    overlaid = {id(group): group.overlaid() for group in groups.values()}
+    overlaid = {group.pool: group.overlaid() for group in groups}
     return OverlaidPools(
-        instance_types={pool: overlaid[id(group)] for pool, group in group_of.items()},
+        instance_types={pool: overlaid[group.pool] for pool, group in group_of.items()},
         applied=tuple(applied),
         conflicts=conflicts,
     )

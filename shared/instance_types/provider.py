@@ -12,7 +12,6 @@ import msgspec
 
 from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
-from shared.base import runtime
 from shared.base.struct import Struct
 from shared.instance_types import allocatable
 from shared.instance_types.attachable_volumes import attachable_volumes
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass, Kubelet
     from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
     from shared.instance_types.instance_type import Offering, OfferingKey
+    from shared.instance_types.instance_type_cache import InstanceTypeCache
 
 RAID0 = "RAID0"
 _EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})
@@ -129,11 +129,7 @@ def _is_compatible(
     return not amis or ami_for(type_labels, amis) is not None
 
 
-_MAX_CACHED = 4
-"""How many lists of a class are kept: a run asks for few different sets of unavailable offerings in turn."""
-
-
-class _CachedTypes(Struct):
+class _CachedTypes(Struct, eq=False):
     catalog: InstanceTypeCatalog
     inputs: bytes
     unavailable: frozenset[OfferingKey]
@@ -155,8 +151,9 @@ def list_instance_types(
     zones: Collection[str],
     unavailable: Collection[OfferingKey],
     observed_memory: Mapping[str, int],
+    cache: InstanceTypeCache,
 ) -> tuple[InstanceType, ...]:
-    """As :func:`build_instance_types` with the class's own kubelet settings, cached by class.
+    """As :func:`build_instance_types` with the class's own kubelet settings, kept in the ``cache`` by class.
 
     Building takes longer than reading a large cluster's changes, and most decisions have the inputs of the one before.
     Equal inputs give the identical objects, so what callers derive from them can be cached by identity. Where only
@@ -166,9 +163,8 @@ def list_instance_types(
     inputs = msgspec.json.encode(
         [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones)]
     )
-    cache: dict[str, list[_CachedTypes]] = runtime.current().cached("instance_types", dict)
-    of_class = cache.get(node_class.name, [])
-    same = [c for c in of_class if c.inputs == inputs and _are_equal(c.catalog, catalog)]
+    slot = "node-class", node_class.name
+    same = [c for c in cache.latest(slot, _CachedTypes) if c.inputs == inputs and _are_equal(c.catalog, catalog)]
     keys, memory = frozenset(unavailable), frozenset(observed_memory.items())
     cached = next((c for c in same if c.unavailable == keys and c.observed_memory == memory), None)
     if cached is None:
@@ -186,7 +182,7 @@ def list_instance_types(
             kept = (t for t in same[0].instance_types if t.name not in changed)
             instance_types = tuple(sorted((*kept, *instance_types), key=lambda t: t.name))
         cached = _CachedTypes(catalog, inputs, keys, memory, instance_types)
-    cache[node_class.name] = [cached, *(c for c in of_class if c is not cached)][:_MAX_CACHED]
+    cache.keep(slot, cached)
     return cached.instance_types
 
 

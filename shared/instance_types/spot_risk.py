@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels
-from shared.instance_types.adjusted_types import adjusted
+from shared.instance_types.instance_type_cache import Adjustment
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 
 if TYPE_CHECKING:
@@ -39,18 +39,16 @@ def price_factor(rate: float) -> float:
     return 1 + round(max(0.0, rate - DEFAULT_RATE) * RESTART_HOURS, _DECIMALS)
 
 
-def with_spot_risk(
-    types: tuple[InstanceType, ...], rates: Mapping[Pool, float], *, slot: str
-) -> tuple[InstanceType, ...]:
-    """The instance types with the risk in the effective price of spot offerings; ``rates`` by pool, else the default.
+def spot_risk(rates: Mapping[Pool, float]) -> Adjustment | None:
+    """Adds the risk to the effective prices of spot offerings, by the ``rates`` of pools; None if there is no risk.
 
-    Equal inputs of a slot (a node class) give the identical tuple.
+    Pools without a rate have the default. Rates that give the same factors are equal inputs.
     """
     factors = {pool: factor for pool, rate in sorted(rates.items()) if (factor := price_factor(rate)) > 1}
     if not factors:
-        return types
+        return None
     risky = {instance_type for instance_type, _ in factors}
-    return adjusted(("spot-risk", slot), types, factors, lambda t: _with_factors(t, factors) if t.name in risky else t)
+    return Adjustment("spot-risk", factors, lambda t: _with_factors(t, factors) if t.name in risky else t)
 
 
 def _with_factors(instance_type: InstanceType, factors: Mapping[Pool, float]) -> InstanceType:

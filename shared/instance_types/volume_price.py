@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shared.ami_family.families import GIB, family_of
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.instance_types.adjusted_types import adjusted
+from shared.instance_types.instance_type_cache import Adjustment
 
 if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
@@ -42,16 +42,12 @@ def volume_price(gib: int, region: str) -> float:
     return gib * GP3_PRICES.get(region, DEFAULT_GP3_PRICE) / HOURS_A_MONTH
 
 
-def with_volume_price(types: tuple[InstanceType, ...], price: float, *, slot: str) -> tuple[InstanceType, ...]:
-    """The instance types with the price of a node's volumes (USD per hour) in their effective prices.
-
-    Equal inputs of a slot (a NodePool) give the identical tuple; a price of zero, the types as they are.
-    """
+def with_volumes(price: float) -> Adjustment | None:
+    """Adds the price of a node's volumes (USD per hour) to the effective prices; None if they cost nothing."""
     if not price:
-        return types
-    return adjusted(
-        ("volumes", slot),
-        types,
-        price,
-        lambda t: replace(t, offerings=tuple(replace(o, volume_price=price) for o in t.offerings)),
-    )
+        return None
+
+    def adjust(instance_type: InstanceType) -> InstanceType:
+        return replace(instance_type, offerings=tuple(replace(o, volume_price=price) for o in instance_type.offerings))
+
+    return Adjustment("volumes", price, adjust)

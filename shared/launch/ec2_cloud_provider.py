@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.labels import PAUSED
-from shared.base import aws
+from shared.base import aws, runtime
 from shared.base.struct import Struct
 from shared.instance_types.catalog_store import CatalogMissingError
+from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.launch import instances
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.launch.launch_conditions import CommitmentUse
     from shared.snapshot import Snapshot
 
 
@@ -79,44 +79,32 @@ class EC2CloudProvider(Struct, kw_only=True):
             CatalogMissingError: no catalog was given.
             ClientError: AWS failed or throttled.
         """
-        from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
-        from shared.launch import boot_failures  # noqa: PLC0415 (the same)
-        from shared.launch.node_class import free_addresses  # noqa: PLC0415 (the same)
-        from shared.launch.resolved_node_pools import resolve_node_pools  # noqa: PLC0415 (the same)
+        from shared.launch import launch_conditions  # noqa: PLC0415 (see the module)
+        from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools  # noqa: PLC0415 (the same)
 
         if self.catalog is None:
             raise CatalogMissingError("the cloud provider was given no catalog")
-        marked_at = unavailable_offerings.marked_at(aws.dynamodb(), self.table_name, now=now)
-        resolved = resolve_node_pools(
-            snapshot.node_pools,
+        conditions = launch_conditions.read(
+            aws.dynamodb(),
+            self.table_name,
+            commitments=self._commitment_use(now),
+            now=now,
+            only_recently_unavailable=only_recently_unavailable,
+        )
+        node_classes = current_node_classes(
             snapshot.node_classes,
-            self.catalog,
             self._cluster(),
-            unavailable={
-                offering
-                for offering, at in marked_at.items()
-                if not only_recently_unavailable or now - at < unavailable_offerings.RETRY_AFTER
-            },
             default_instance_profile=self.default_instance_profile,
             now=now,
-            nodes=snapshot.nodes,
-            claims=snapshot.node_claims,
-            overlays=snapshot.node_overlays,
-            interruption_rates=interruption_rates.current_or_none(aws.dynamodb(), self.table_name, now=now),
-            # Pods without another choice are launched where few addresses are free: EC2 decides.
-            short_subnets=()
-            if only_recently_unavailable
-            else free_addresses.current(aws.dynamodb(), self.table_name, now=now),
         )
-        failures = boot_failures.current(aws.dynamodb(), self.table_name, now=now)
-        resolved = boot_failures.hold(resolved, failures, snapshot, now=now) if failures else resolved
-        if self.commitments is not None:
-            from shared.launch.covered_nodes import cluster_coverage  # noqa: PLC0415 (rarely needed)
-
-            coverage = cluster_coverage(
-                snapshot, self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
-            )
-            resolved = replace(resolved, coverage=coverage)
+        resolved = resolve_node_pools(
+            snapshot,
+            node_classes,
+            self.catalog,
+            conditions,
+            cache=InstanceTypeCache.of(runtime.current()),
+            now=now,
+        )
         if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
             return resolved
         from shared.api.pause import paused_pools  # noqa: PLC0415 (rarely needed)
@@ -193,6 +181,15 @@ class EC2CloudProvider(Struct, kw_only=True):
         from shared.launch.drift import node_class_drift  # noqa: PLC0415 (see the module)
 
         return node_class_drift(claim, node_class, network)
+
+    def _commitment_use(self, now: datetime) -> CommitmentUse | None:
+        if self.commitments is None:
+            return None
+        from shared.launch.launch_conditions import CommitmentUse  # noqa: PLC0415 (see the module)
+
+        return CommitmentUse(
+            commitments=self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
+        )
 
     def _cluster(self) -> ClusterInfo:
         from shared.cluster.connect import describe  # noqa: PLC0415 (see the module)

@@ -1,6 +1,12 @@
 """The instance types that each NodePool can launch now, or why it can't launch.
 
 The provisioner, the NodePools' conditions and the command line use the same result, so what users read is what decides.
+
+The instance types come from the catalog in a few steps (:data:`STEPS`). Each step takes what the steps before it
+resolved and returns it with its own part: lists of instance types by NodePool, and what users read about them.
+NodePools with the same list keep sharing one where a step changes it equally, because scheduling derives arrays from
+each list.
+
 A NodePool can't launch with a NodeClass that is missing, being deleted, not ready, or has no zone in common with it.
 """
 
@@ -9,41 +15,243 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
 from shared.api.spot import DEFAULT, spot_options
-from shared.base import runtime
 from shared.base.struct import Struct
 from shared.cloud_provider import ResolvedNodePools
-from shared.instance_types import allocatable
+from shared.instance_types import allocatable, withheld_offerings
 from shared.instance_types.instance_type import met
 from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels_of
 from shared.instance_types.provider import list_instance_types
-from shared.instance_types.spot_price_limit import within_spot_price_share
-from shared.instance_types.spot_risk import with_spot_risk
-from shared.instance_types.unoffered_zones import without_zones
-from shared.instance_types.volume_price import volume_gib, volume_price, with_volume_price
+from shared.instance_types.spot_risk import spot_risk
+from shared.instance_types.volume_price import volume_gib, volume_price, with_volumes
+from shared.launch import boot_failures
 from shared.launch.node_class.free_addresses import short_zones
 from shared.launch.node_class.status import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from shared.api.kubernetes import Node, NodeSelectorRequirement
+    from shared.api.kubernetes import NodeSelectorRequirement
     from shared.api.node_overlay import NodeOverlay
-    from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
     from shared.api.nodepool import NodePool
-    from shared.api.spot import SpotOptions
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.instance_types.instance_type import InstanceType, OfferingKey
-    from shared.instance_types.interruption_rates import Pool
-    from shared.launch.node_class.free_addresses import ShortSubnet
+    from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.instance_type_cache import Adjustment, InstanceTypeCache
+    from shared.launch.launch_conditions import LaunchConditions
+    from shared.snapshot import Snapshot
+
+
+def resolve_node_pools(
+    snapshot: Snapshot,
+    node_classes: Collection[EC2NodeClass],
+    catalog: InstanceTypeCatalog,
+    conditions: LaunchConditions,
+    *,
+    cache: InstanceTypeCache,
+    now: datetime,
+) -> ResolvedNodePools:
+    """What the snapshot's NodePools can launch under the conditions, by the status of these node classes."""
+    resolved, ready_classes = _by_readiness(snapshot, node_classes)
+    inputs = StepInputs(
+        snapshot=snapshot, catalog=catalog, conditions=conditions, node_classes=ready_classes, cache=cache
+    )
+    for step in STEPS:
+        resolved = step(resolved, inputs)
+    if conditions.boot_failures:
+        resolved = boot_failures.hold(resolved, conditions.boot_failures, snapshot, now=now)
+    if conditions.commitments is not None:
+        from shared.launch.covered_nodes import cluster_coverage  # noqa: PLC0415 (few deployments count commitments)
+
+        use = conditions.commitments
+        coverage = cluster_coverage(snapshot, use.commitments, cluster=use.cluster, share=use.share)
+        resolved = replace(resolved, coverage=coverage)
+    return resolved
+
+
+def _by_readiness(
+    snapshot: Snapshot, node_classes: Collection[EC2NodeClass]
+) -> tuple[ResolvedNodePools, Mapping[str, EC2NodeClass]]:
+    """The NodePools without instance types yet; by NodePool, the node classes of those that can launch."""
+    not_ready: dict[str, str] = {}
+    ready_classes: dict[str, EC2NodeClass] = {}
+    for pool in snapshot.node_pools:
+        node_class = node_class_of(pool, node_classes)
+        problem = node_class_not_ready(pool, node_class)
+        if node_class is None or problem is not None:
+            not_ready[pool.name] = problem[1] if problem is not None else ""
+        else:
+            ready_classes[pool.name] = node_class_for(pool, node_class)
+    resolved = ResolvedNodePools(
+        instance_types={pool.name: () for pool in snapshot.node_pools},
+        not_ready=not_ready,
+        node_classes=ready_classes,
+    )
+    return resolved, ready_classes
+
+
+class StepInputs(Struct, kw_only=True):
+    """What the steps work from. ``node_classes`` are those of the NodePools that can launch, by NodePool."""
+
+    snapshot: Snapshot
+    catalog: InstanceTypeCatalog
+    conditions: LaunchConditions
+    node_classes: Mapping[str, EC2NodeClass]
+    cache: InstanceTypeCache
+
+    @property
+    def launching_pools(self) -> Iterable[NodePool]:
+        """The NodePools that can launch."""
+        return (pool for pool in self.snapshot.node_pools if pool.name in self.node_classes)
+
+
+def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """The catalog's types under the node class's AMIs, kubelet settings, volumes, zones and capacity reservations.
+
+    Offerings that had no capacity stay, as not available.
+    """
+    snapshot = inputs.snapshot
+    lists: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
+    instance_types = dict(resolved.instance_types)
+    for pool, node_class in inputs.node_classes.items():
+        key = node_class.name, msgspec.json.encode(node_class.spec.kubelet)
+        if key not in lists:
+            lists[key] = list_instance_types(
+                inputs.catalog,
+                node_class,
+                zones={s.zone for s in node_class.status.subnets},
+                unavailable=inputs.conditions.unavailable,
+                observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class),
+                cache=inputs.cache,
+            )
+        instance_types[pool] = lists[key]
+    return replace(resolved, instance_types=instance_types)
+
+
+def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """The prices and resources that NodeOverlays set."""
+    overlays = inputs.snapshot.node_overlays
+    return with_overlays(resolved, inputs.snapshot.node_pools, overlays, inputs.cache) if overlays else resolved
+
+
+def add_spot_risk(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """The risk of interruptions in the effective prices of spot offerings."""
+    rates = inputs.conditions.interruption_rates
+    risk = spot_risk(rates) if rates else None
+    return _adjusted(resolved, inputs, lambda _: risk)
+
+
+def add_volume_prices(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """The prices of nodes' volumes in the effective prices."""
+    region = inputs.catalog.region
+    prices = {pool: volume_price(volume_gib(c), region) for pool, c in inputs.node_classes.items()}
+    return _adjusted(replace(resolved, volume_prices=prices), inputs, lambda pool: with_volumes(prices.get(pool, 0.0)))
+
+
+def withhold_costly_spot(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """Without spot offerings above the share of the on-demand price that the NodePool's annotation states."""
+    annotated = (pool for pool in inputs.launching_pools if pool.has_own_annotations)
+    options = {pool.name: stated for pool in annotated if (stated := spot_options(pool)) != DEFAULT}
+
+    def above_share(pool: str) -> Adjustment | None:
+        share = options.get(pool, DEFAULT).max_price_share
+        return withheld_offerings.spot_above(share) if share is not None else None
+
+    return _adjusted(replace(resolved, spot_options=options), inputs, above_share)
+
+
+def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """Without zones all of whose subnets are short of free addresses, unless the NodePool has no other."""
+    short = inputs.conditions.short_subnets
+    if not short:
+        return resolved
+    zones_by_pool = {
+        pool.name: zones
+        for pool in inputs.launching_pools
+        if (zones := short_zones(allowed_subnets(pool, inputs.node_classes[pool.name]), short))
+    }
+    reasons = {
+        pool: tuple(str(subnet) for subnets in zones.values() for subnet in subnets)
+        for pool, zones in zones_by_pool.items()
+    }
+
+    def in_short_zones(pool: str) -> Adjustment | None:
+        return withheld_offerings.zones(zones_by_pool[pool]) if pool in zones_by_pool else None
+
+    return _adjusted(replace(resolved, short_zones=reasons), inputs, in_short_zones)
+
+
+STEPS: tuple[Callable[[ResolvedNodePools, StepInputs], ResolvedNodePools], ...] = (
+    list_by_node_class,
+    apply_node_overlays,  # before anything that compares prices: overlays change AWS's price
+    add_spot_risk,
+    add_volume_prices,
+    withhold_costly_spot,
+    withhold_short_zones,
+)
+"""The order in which the steps are taken."""
+
+
+def _adjusted(
+    resolved: ResolvedNodePools, inputs: StepInputs, adjustment_of: Callable[[str], Adjustment | None]
+) -> ResolvedNodePools:
+    """Each NodePool's list with its adjustment (None: as it is); equal adjustments of a list share the result."""
+    instance_types: dict[str, tuple[InstanceType, ...]] = {}
+    adjusted: list[tuple[tuple[InstanceType, ...], Adjustment, tuple[InstanceType, ...]]] = []
+    for pool, types in resolved.instance_types.items():
+        adjustment = adjustment_of(pool) if types else None
+        if adjustment is None:
+            instance_types[pool] = types
+            continue
+        shared = (result for source, earlier, result in adjusted if source is types and adjustment.is_same(earlier))
+        result = next(shared, None)
+        if result is None:
+            result = inputs.cache.adjusted(pool, types, adjustment)
+            adjusted.append((types, adjustment, result))
+        instance_types[pool] = result
+    return replace(resolved, instance_types=instance_types)
+
+
+class _CachedOverlays(Struct, eq=False):
+    inputs: bytes
+    instance_types: Mapping[str, tuple[InstanceType, ...]]
+    overlaid: OverlaidPools
+
+
+def with_overlays(
+    resolved: ResolvedNodePools, pools: Iterable[NodePool], overlays: Sequence[NodeOverlay], cache: InstanceTypeCache
+) -> ResolvedNodePools:
+    """The same with the overlays' prices and resources. Identical instance types give identical results."""
+    pool_labels = {pool.name: labels_of(pool) for pool in pools}
+    inputs = msgspec.json.encode([[(o.name, o.spec) for o in overlays], pool_labels])
+    slot = "overlays", ""
+    of_inputs = (entry for entry in cache.latest(slot, _CachedOverlays) if entry.inputs == inputs)
+    cached = next((entry for entry in of_inputs if _are_same(entry.instance_types, resolved)), None)
+    if cached is None:
+        overlaid = apply_overlays(resolved.instance_types, pool_labels, overlays)
+        cached = _CachedOverlays(inputs, resolved.instance_types, overlaid)
+    cache.keep(slot, cached)
+    return replace(
+        resolved,
+        instance_types=cached.overlaid.instance_types,
+        overlays=cached.overlaid.applied,
+        overlay_conflicts=cached.overlaid.conflicts,
+    )
+
+
+def _are_same(instance_types: Mapping[str, tuple[InstanceType, ...]], resolved: ResolvedNodePools) -> bool:
+    """Whether the NodePools have the identical instance types."""
+    return instance_types.keys() == resolved.instance_types.keys() and all(
+        types is instance_types[pool] for pool, types in resolved.instance_types.items()
+    )
 
 
 def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:
@@ -100,180 +308,27 @@ def resolve_node_classes(
 ) -> Mapping[str, EC2NodeClass]:
     """By name: the node classes with their status resolved on AWS."""
     return {
-        c.name: msgspec.structs.replace(
-            c, status=resolve(c, cluster, default_instance_profile=default_instance_profile, now=now)
-        )
+        c.name: replace(c, status=resolve(c, cluster, default_instance_profile=default_instance_profile, now=now))
         for c in classes
     }
 
 
-def resolve_node_pools(
-    pools: Iterable[NodePool],
-    classes: Collection[EC2NodeClass],
-    catalog: InstanceTypeCatalog,
-    cluster: ClusterInfo,
-    *,
-    unavailable: Collection[OfferingKey],
-    default_instance_profile: str,
-    now: datetime,
-    nodes: Iterable[Node] = (),
-    claims: Iterable[NodeClaim] = (),
-    overlays: Sequence[NodeOverlay] = (),
-    interruption_rates: Mapping[Pool, float] | None = None,
-    short_subnets: Collection[ShortSubnet] = (),
-) -> ResolvedNodePools:
-    """What the NodePools can launch now.
+def current_node_classes(
+    classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
+) -> tuple[EC2NodeClass, ...]:
+    """The node classes with their stored status where that is current, as in Karpenter.
 
-    A class is launched by its status, as in Karpenter. AWS is asked only about classes whose status is not there yet,
-    is of an older generation, or says that they are not ready, so that a new or mended class can launch at once.
-    ``nodes`` and their ``claims`` show the memory capacity of instance types. The valid ``overlays`` change prices and
-    resources. ``interruption_rates`` are by spot pool, where they differ from the default: they raise the effective
-    price. Zones of ``short_subnets`` aren't offered to pools that have others.
+    AWS is asked only about classes whose status is not there yet, is of an older generation, or says that they are not
+    ready, so that a new or mended class can launch at once.
     """
-    current = [c for c in classes if _has_current_status(c)]
-    stale = [c for c in classes if not _has_current_status(c)]
+    all_classes = tuple(classes)
+    current = (c for c in all_classes if _has_current_status(c))
+    stale = [c for c in all_classes if not _has_current_status(c)]
     resolved = resolve_node_classes(stale, cluster, default_instance_profile=default_instance_profile, now=now)
-    node_classes = (*current, *resolved.values())
-    return node_pools_by_status(
-        pools,
-        node_classes,
-        catalog,
-        unavailable=unavailable,
-        nodes=nodes,
-        claims=claims,
-        overlays=overlays,
-        interruption_rates=interruption_rates,
-        short_subnets=short_subnets,
-    )
+    return (*current, *resolved.values())
 
 
 def _has_current_status(node_class: EC2NodeClass) -> bool:
     """Whether the status, which lifecycle writes each minute, says that the class is ready as it is now."""
     ready = condition(node_class.status.conditions, READY)
     return ready is not None and ready.status == "True" and ready.observed_generation == node_class.metadata.generation
-
-
-def node_pools_by_status(
-    pools: Iterable[NodePool],
-    classes: Collection[EC2NodeClass],
-    catalog: InstanceTypeCatalog,
-    *,
-    unavailable: Collection[OfferingKey],
-    nodes: Iterable[Node] = (),
-    claims: Iterable[NodeClaim] = (),
-    overlays: Sequence[NodeOverlay] = (),
-    interruption_rates: Mapping[Pool, float] | None = None,
-    short_subnets: Collection[ShortSubnet] = (),
-) -> ResolvedNodePools:
-    """As :func:`resolve_node_pools`, by the stored status of the node classes, without AWS."""
-    all_pools, all_nodes, all_claims = tuple(pools), tuple(nodes), tuple(claims)
-    instance_types: dict[str, tuple[InstanceType, ...]] = {}
-    not_ready: dict[str, str] = {}
-    node_classes: dict[str, EC2NodeClass] = {}
-    volume_prices: dict[str, float] = {}
-    short_zones_by_pool: dict[str, Mapping[str, tuple[ShortSubnet, ...]]] = {}
-    by_class_and_kubelet: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
-    for pool in all_pools:
-        instance_types[pool.name] = ()
-        node_class = node_class_of(pool, classes)
-        problem = node_class_not_ready(pool, node_class)
-        if node_class is None or problem is not None:
-            not_ready[pool.name] = problem[1] if problem is not None else ""
-            continue
-        node_class = node_class_for(pool, node_class)
-        key = (node_class.name, msgspec.json.encode(node_class.spec.kubelet))
-        if key not in by_class_and_kubelet:
-            by_class_and_kubelet[key] = list_instance_types(
-                catalog,
-                node_class,
-                zones={s.zone for s in node_class.status.subnets},
-                unavailable=unavailable,
-                observed_memory=allocatable.discovered_memory(all_nodes, all_claims, node_class),
-            )
-        instance_types[pool.name] = by_class_and_kubelet[key]
-        if zones := short_zones(allowed_subnets(pool, node_class), short_subnets):
-            short_zones_by_pool[pool.name] = zones
-        node_classes[pool.name] = node_class
-        volume_prices[pool.name] = volume_price(volume_gib(node_class), catalog.region)
-    resolved = ResolvedNodePools(
-        instance_types=instance_types,
-        not_ready=not_ready,
-        node_classes=node_classes,
-        volume_prices=volume_prices,
-        spot_options=_spot_options(pool for pool in all_pools if pool.name in node_classes),
-        short_zones={
-            name: tuple(str(subnet) for short in zones.values() for subnet in short)
-            for name, zones in short_zones_by_pool.items()
-        },
-    )
-    if overlays:
-        resolved = with_overlays(resolved, all_pools, overlays)
-    resolved = _with_adjusted_prices(resolved, interruption_rates or {})
-    return _without_short_zones(resolved, short_zones_by_pool)
-
-
-def _spot_options(pools: Iterable[NodePool]) -> dict[str, SpotOptions]:
-    """By name: the options of NodePools that state any."""
-    annotated = (pool for pool in pools if pool.has_own_annotations)
-    return {pool.name: options for pool in annotated if (options := spot_options(pool)) != DEFAULT}
-
-
-def _without_short_zones(resolved: ResolvedNodePools, zones: Mapping[str, Collection[str]]) -> ResolvedNodePools:
-    """The same without these zones of NodePools."""
-    if not zones:
-        return resolved
-    instance_types = {
-        name: without_zones(types, zones.get(name, ()), slot=name) for name, types in resolved.instance_types.items()
-    }
-    return msgspec.structs.replace(resolved, instance_types=instance_types)
-
-
-def _with_adjusted_prices(resolved: ResolvedNodePools, rates: Mapping[Pool, float]) -> ResolvedNodePools:
-    """The same with spot pools' risk and nodes' volumes in effective prices, without spot that saves too little."""
-    priced: dict[int, tuple[InstanceType, ...]] = {}
-    instance_types: dict[str, tuple[InstanceType, ...]] = {}
-    for name, types in resolved.instance_types.items():
-        if id(types) not in priced:
-            risky = with_spot_risk(types, rates, slot=name) if rates else types
-            priced[id(types)] = with_volume_price(risky, resolved.volume_prices.get(name, 0.0), slot=name)
-        share = resolved.spot_options.get(name, DEFAULT).max_price_share
-        of_pool = priced[id(types)]
-        instance_types[name] = of_pool if share is None else within_spot_price_share(of_pool, share, slot=name)
-    return msgspec.structs.replace(resolved, instance_types=instance_types)
-
-
-class _CachedOverlays(Struct):
-    inputs: bytes
-    instance_types: Mapping[str, tuple[InstanceType, ...]]
-    overlaid: OverlaidPools
-
-
-_CACHED_OVERLAYS = 4
-"""How many results are kept: a decision asks for few different sets of offerings."""
-
-
-def with_overlays(
-    resolved: ResolvedNodePools, pools: Iterable[NodePool], overlays: Sequence[NodeOverlay]
-) -> ResolvedNodePools:
-    """The same with the overlays' prices and resources. Identical instance types give identical results."""
-    pool_labels = {pool.name: labels_of(pool) for pool in pools}
-    inputs = msgspec.json.encode([[(o.name, o.spec) for o in overlays], pool_labels])
-    cache: list[_CachedOverlays] = runtime.current().cached("overlaid_instance_types", list)
-    cached = next((c for c in cache if c.inputs == inputs and _are_same(c.instance_types, resolved)), None)
-    if cached is None:
-        overlaid = apply_overlays(resolved.instance_types, pool_labels, overlays)
-        cached = _CachedOverlays(inputs, resolved.instance_types, overlaid)
-        cache[:] = [cached, *cache[: _CACHED_OVERLAYS - 1]]
-    return msgspec.structs.replace(
-        resolved,
-        instance_types=cached.overlaid.instance_types,
-        overlays=cached.overlaid.applied,
-        overlay_conflicts=cached.overlaid.conflicts,
-    )
-
-
-def _are_same(instance_types: Mapping[str, tuple[InstanceType, ...]], resolved: ResolvedNodePools) -> bool:
-    """Whether the NodePools have the identical instance types."""
-    return instance_types.keys() == resolved.instance_types.keys() and all(
-        types is instance_types[pool] for pool, types in resolved.instance_types.items()
-    )

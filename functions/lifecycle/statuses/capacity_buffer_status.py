@@ -19,13 +19,16 @@ from shared.api.capacity_buffer import (
     LocalObjectRef,
 )
 from shared.api.meta import with_condition
+from shared.base import aws, runtime
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.cluster import resources, writes
 from shared.disruption.simulated_scheduling import initialized_node_names
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.resolved_node_pools import resolve_node_pools
 from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes
@@ -70,14 +73,9 @@ def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
         return schedule_on_existing_nodes(snapshot)
-    pools = node_pools_by_status(
-        snapshot.node_pools,
-        snapshot.node_classes,
-        catalog,
-        unavailable=(),
-        nodes=snapshot.nodes,
-        claims=snapshot.node_claims,
-        overlays=snapshot.node_overlays,
+    cache = InstanceTypeCache.of(runtime.current())
+    pools = resolve_node_pools(
+        snapshot, snapshot.node_classes, catalog, LaunchConditions(), cache=cache, now=context.now
     )
     return schedule(Problem(snapshot=snapshot, instance_types=pools.instance_types, not_ready=pools.not_ready))
 

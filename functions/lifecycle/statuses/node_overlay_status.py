@@ -15,10 +15,13 @@ from msgspec.structs import replace
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
+from shared.base import aws, runtime
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.resolved_node_pools import resolve_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,14 +40,13 @@ def write_statuses(context: ReconcileContext, snapshot: Snapshot, node_classes: 
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("Conflicts of NodeOverlays are unknown", extra={"why": str(error)})
         return
-    resolved = node_pools_by_status(
-        snapshot.node_pools,
+    resolved = resolve_node_pools(
+        snapshot,
         tuple(node_classes.values()),
         catalog,
-        unavailable=(),
-        nodes=snapshot.nodes,
-        claims=snapshot.node_claims,
-        overlays=snapshot.node_overlays,
+        LaunchConditions(),
+        cache=InstanceTypeCache.of(runtime.current()),
+        now=context.now,
     )
     for overlay in snapshot.node_overlays:
         conflict = resolved.overlay_conflicts.get(overlay.name, "")

@@ -16,7 +16,7 @@ from shared.api.nodepool import Budget
 from shared.api.pod_references import PodResourceClaim
 from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
 from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
-from shared.instance_types.spot_risk import with_spot_risk
+from shared.instance_types.spot_risk import spot_risk
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -129,7 +129,9 @@ def test_a_node_in_a_pool_with_interruptions_is_deleted_before_one_in_a_calm_poo
         claim.metadata.labels[names.ZONE] = node.metadata.labels[names.ZONE] = "b"
     calm = cluster.types
     for zone, removed in (("a", "first"), ("b", "second")):
-        cluster.types = with_spot_risk(calm, {("m.4x", zone): 0.1}, slot=zone)
+        risk = spot_risk({("m.4x", zone): 0.1})
+        assert risk is not None
+        cluster.types = risk.of(calm)
         assert best_command(cluster).nodes == (removed,)
 
 

@@ -25,9 +25,9 @@ from shared.api.nodeclass import (
     Kubelet,
     ResolvedAMI,
 )
-from shared.base import runtime
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog, MalformedCatalogError, decode, encode
+from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.pricing import estimated_on_demand_price
 from shared.instance_types.provider import build_instance_types, list_instance_types
 
@@ -73,31 +73,35 @@ def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() ->
 
 
 def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
+    cache = InstanceTypeCache()
+
     def ask(of: EC2NodeClass, raw: InstanceTypeCatalog = RAW, **changed: object) -> tuple[InstanceType, ...]:
         arguments: Any = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}} | changed
-        return list_instance_types(raw, of, **arguments)
+        return list_instance_types(raw, of, cache=cache, **arguments)
 
-    with runtime.using(runtime.Runtime(environ={})):
-        first = ask(node_class())
-        assert ask(node_class()) is first
-        assert ask(node_class(), unavailable={("spot", "m5.large", "a")}) != first
-        assert ask(node_class(), zones={"b"}) != first
-        assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
-        assert ask(node_class(ARM)) != first
-        assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
-        assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
-        assert ask(node_class()) == first
+    first = ask(node_class())
+    assert ask(node_class()) is first
+    assert ask(node_class(), unavailable={("spot", "m5.large", "a")}) != first
+    assert ask(node_class(), zones={"b"}) != first
+    assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
+    assert ask(node_class(ARM)) != first
+    assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
+    assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
+    assert ask(node_class()) == first
 
 
 def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_the_identical_types() -> None:
-    def ask(raw: InstanceTypeCatalog, *unavailable: OfferingKey) -> tuple[InstanceType, ...]:
-        return list_instance_types(raw, node_class(), zones={"a", "b"}, unavailable=unavailable, observed_memory={})
+    cache = InstanceTypeCache()
 
-    with runtime.using(runtime.Runtime(environ={})):
-        first, second = ask(RAW), ask(RAW, ("spot", "m5.large", "a"))
-        later = decode(encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=1))))
-        assert ask(later) is first
-        assert ask(later, ("spot", "m5.large", "a")) is second
+    def ask(raw: InstanceTypeCatalog, *unavailable: OfferingKey) -> tuple[InstanceType, ...]:
+        return list_instance_types(
+            raw, node_class(), zones={"a", "b"}, unavailable=unavailable, observed_memory={}, cache=cache
+        )
+
+    first, second = ask(RAW), ask(RAW, ("spot", "m5.large", "a"))
+    later = decode(encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=1))))
+    assert ask(later) is first
+    assert ask(later, ("spot", "m5.large", "a")) is second
 
 
 @pytest.mark.parametrize(
@@ -108,11 +112,11 @@ def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_t
         {"unavailable": {("spot", "m5.large", "a"), ("on-demand", "m5.large", "a"), ("spot", "x9.large", "a")}},
     ],
 )
-def test_only_types_that_changed_are_built_again(changed: dict[str, Any]) -> None:
+def test_only_types_that_changed_are_built_anew(changed: dict[str, Any]) -> None:
+    cache = InstanceTypeCache()
     arguments: dict[str, Any] = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}}
-    with runtime.using(runtime.Runtime(environ={})):
-        before = {t.name: t for t in list_instance_types(RAW, node_class(), **arguments)}
-        after = list_instance_types(RAW, node_class(), **arguments | changed)
+    before = {t.name: t for t in list_instance_types(RAW, node_class(), cache=cache, **arguments)}
+    after = list_instance_types(RAW, node_class(), cache=cache, **arguments | changed)
     assert after == build_instance_types(RAW, node_class(), None, **arguments | changed)
     assert [t.name for t in after if t is not before[t.name]] == ["m5.large"]
 

@@ -15,6 +15,7 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodepool import NodeClaimTemplate, NodeClassRef, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.overlays import (
     OverlaidPools,
     apply_overlays,
@@ -289,14 +290,14 @@ def test_without_overlays_nothing_is_copied_and_what_no_overlay_changes_is_share
 
 
 def test_identical_inputs_give_the_identical_instance_types() -> None:
-    pools = (pool("p"),)
+    pools, cache = (pool("p"),), InstanceTypeCache()
     resolved = ResolvedNodePools(instance_types={"p": TYPES}, not_ready={}, node_classes={})
-    first = with_overlays(resolved, pools, (overlay("o", price="1"),))
-    again = with_overlays(resolved, pools, (overlay("o", price="1"),))
+    first = with_overlays(resolved, pools, (overlay("o", price="1"),), cache)
+    again = with_overlays(resolved, pools, (overlay("o", price="1"),), cache)
     assert first.instance_types["p"] is again.instance_types["p"]
-    costlier = with_overlays(resolved, pools, (overlay("o", price="2"),))
-    assert {o.price for t in costlier.instance_types["p"] for o in t.offerings} == {2.0}
-    labelled = with_overlays(resolved, (pool("p", example_team="x"),), (overlay("o", price="1"),))
+    dearer = with_overlays(resolved, pools, (overlay("o", price="2"),), cache)
+    assert {o.price for t in dearer.instance_types["p"] for o in t.offerings} == {2.0}
+    labelled = with_overlays(resolved, (pool("p", example_team="x"),), (overlay("o", price="1"),), cache)
     assert labelled.instance_types["p"] is not first.instance_types["p"]
 
 

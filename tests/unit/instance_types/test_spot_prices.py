@@ -13,14 +13,17 @@ from hypothesis import strategies as st
 from bench import consolidation as sample
 from shared.api import labels
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.interruption_rates import DEFAULT_RATE, rate
-from shared.instance_types.spot_price_limit import within_spot_price_share
-from shared.instance_types.spot_risk import RESTART_HOURS, price_factor, with_spot_risk
+from shared.instance_types.spot_risk import RESTART_HOURS, price_factor, spot_risk
+from shared.instance_types.withheld_offerings import spot_above
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.scheduling.decision import Decision
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
@@ -40,6 +43,11 @@ TYPES = tuple(with_spot(t) for t in sample.instance_types())
 POOLS = [(t.name, zone) for t in TYPES for zone in sample.ZONES]
 
 
+def with_risk(types: tuple[InstanceType, ...], rates: Mapping[tuple[str, str], float]) -> tuple[InstanceType, ...]:
+    risk = spot_risk(rates)
+    return types if risk is None else risk.of(types)
+
+
 def decision(types: tuple[InstanceType, ...], *sizes: tuple[int, int]) -> Decision:
     pods = tuple(sample.pod(f"web-{i}", size) for i, size in enumerate(sizes))
     snapshot = Snapshot(taken_at=NOW, pods=pods, node_pools=(sample.pool(),))
@@ -51,9 +59,9 @@ def spot_prices(types: tuple[InstanceType, ...], name: str) -> dict[str, float]:
     return {o.zone: o.effective_price for o in named.offerings if o.capacity_type == labels.SPOT}
 
 
-def test_nothing_seen_leaves_the_identical_types() -> None:
-    assert with_spot_risk(TYPES, {}, slot="default") is TYPES
-    assert with_spot_risk(TYPES, dict.fromkeys(POOLS, DEFAULT_RATE), slot="default") is TYPES
+def test_nothing_seen_changes_no_price() -> None:
+    assert spot_risk({}) is None
+    assert spot_risk(dict.fromkeys(POOLS, DEFAULT_RATE)) is None
     assert price_factor(rate(0, 0)) == price_factor(rate(1, 100_000)) == 1
 
 
@@ -65,7 +73,7 @@ def test_nothing_seen_leaves_the_identical_types() -> None:
 def test_without_more_interruptions_than_the_default_decisions_are_the_same(
     sizes: list[tuple[int, int]], rates: dict[tuple[str, str], float]
 ) -> None:
-    before, after = decision(TYPES, *sizes), decision(with_spot_risk(TYPES, rates, slot="default"), *sizes)
+    before, after = decision(TYPES, *sizes), decision(with_risk(TYPES, rates), *sizes)
     assert (before.new_node_claims, before.pod_errors) == (after.new_node_claims, after.pod_errors)
 
 
@@ -77,7 +85,7 @@ def test_the_factor_is_the_additional_rate_times_the_restart_cost() -> None:
 
 def test_only_spot_offerings_of_the_pool_cost_more_and_the_price_stays() -> None:
     name = TYPES[0].name
-    risky = with_spot_risk(TYPES, {(name, A): 0.1}, slot="default")
+    risky = with_risk(TYPES, {(name, A): 0.1})
     factor = price_factor(0.1)
     before, after = spot_prices(TYPES, name), spot_prices(risky, name)
     assert after == {**before, A: pytest.approx(before[A] * factor)}
@@ -88,17 +96,25 @@ def test_only_spot_offerings_of_the_pool_cost_more_and_the_price_stays() -> None
 
 def test_the_factor_multiplies_an_adjusted_price() -> None:
     offering = Offering(zone=A, capacity_type=labels.SPOT, price=1.0, adjusted_price=0.5)
-    (risky,) = with_spot_risk((replace(TYPES[0], offerings=(offering,)),), {(TYPES[0].name, A): 0.1}, slot="c")
+    (risky,) = with_risk((replace(TYPES[0], offerings=(offering,)),), {(TYPES[0].name, A): 0.1})
     assert risky.offerings[0].effective_price == pytest.approx(0.5 * price_factor(0.1))
 
 
 def test_equal_inputs_give_the_identical_types() -> None:
+    cache = InstanceTypeCache()
     rates = {(TYPES[0].name, A): 0.1}
-    first = with_spot_risk(TYPES, rates, slot="default")
-    assert with_spot_risk(TYPES, {**rates, (TYPES[0].name, B): DEFAULT_RATE}, slot="default") is first
-    assert with_spot_risk(TYPES, {(TYPES[0].name, A): 0.2}, slot="default") != first
-    limited = within_spot_price_share(TYPES, 0.5, slot="default")
-    assert within_spot_price_share(TYPES, 0.5, slot="default") is limited
+
+    def risky(rates: Mapping[tuple[str, str], float]) -> tuple[InstanceType, ...]:
+        risk = spot_risk(rates)
+        assert risk is not None
+        return cache.adjusted("default", TYPES, risk)
+
+    first = risky(rates)
+    assert risky({**rates, (TYPES[0].name, B): DEFAULT_RATE}) is first
+    assert risky({(TYPES[0].name, A): 0.2}) != first
+    assert risky(rates) is first
+    limited = cache.adjusted("default", TYPES, spot_above(0.5))
+    assert cache.adjusted("default", TYPES, spot_above(0.5)) is limited
 
 
 def test_pods_go_to_a_zone_without_interruptions() -> None:
@@ -106,18 +122,18 @@ def test_pods_go_to_a_zone_without_interruptions() -> None:
     chosen = calm.cheapest
     assert (chosen.zone, chosen.capacity_type) == (A, labels.SPOT)
     rates = {(t.name, A): 0.1 for t in TYPES}
-    (moved,) = decision(with_spot_risk(TYPES, rates, slot="default"), (1000, 1024)).new_node_claims
+    (moved,) = decision(with_risk(TYPES, rates), (1000, 1024)).new_node_claims
     assert (moved.cheapest.zone, moved.cheapest.instance_type) == (B, chosen.instance_type)
 
 
 def test_spot_offerings_above_the_share_are_not_available() -> None:
-    limited = within_spot_price_share(TYPES, 0.402, slot="default")
+    limited = spot_above(0.402).of(TYPES)
     available = {(o.zone, o.capacity_type) for t in limited for o in t.offerings if o.available}
     assert available == {(A, labels.SPOT), *((z, labels.ON_DEMAND) for z in sample.ZONES)}
-    (claim,) = decision(within_spot_price_share(TYPES, 0.1, slot="default"), (1000, 1024)).new_node_claims
+    (claim,) = decision(spot_above(0.1).of(TYPES), (1000, 1024)).new_node_claims
     assert claim.cheapest.capacity_type == labels.ON_DEMAND
 
 
 def test_a_type_without_an_on_demand_price_keeps_its_spot_offerings() -> None:
     spot_only = replace(TYPES[0], offerings=tuple(o for o in TYPES[0].offerings if o.capacity_type == labels.SPOT))
-    assert within_spot_price_share((spot_only,), 0.01, slot="default") == (spot_only,)
+    assert spot_above(0.01).of((spot_only,)) == (spot_only,)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from bench import consolidation as sample
+from shared.api import labels
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclass import (
     READY,
@@ -19,7 +21,13 @@ from shared.api.nodeclass import (
     ResolvedSubnet,
 )
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from shared.api.nodepool import NodePool
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
 CATALOG = InstanceTypeCatalog(
@@ -55,19 +63,21 @@ def node_class(name: str, size: str) -> EC2NodeClass:
     )
 
 
+def node_pool(name: str, node_class: str) -> NodePool:
+    base = sample.pool()
+    spec = base.spec.template.spec
+    spec = replace(spec, node_class_ref=replace(spec.node_class_ref, name=node_class))
+    template = replace(base.spec.template, spec=spec)
+    return replace(base, metadata=replace(base.metadata, name=name), spec=replace(base.spec, template=template))
+
+
 def test_volumes_and_interruptions_are_in_the_effective_price_of_each_nodepool() -> None:
-    pools = []
-    for name in ("small", "large"):
-        base = sample.pool()
-        spec = base.spec.template.spec
-        spec = replace(spec, node_class_ref=replace(spec.node_class_ref, name=name))
-        template = replace(base.spec.template, spec=spec)
-        pools.append(
-            replace(base, metadata=replace(base.metadata, name=name), spec=replace(base.spec, template=template))
-        )
+    pools = [node_pool(name, name) for name in ("small", "large")]
     classes = [node_class("small", "20Gi"), node_class("large", "730Gi")]
-    rates = {("m5.large", "us-east-1a"): 0.1}
-    resolved = node_pools_by_status(pools, classes, CATALOG, unavailable=(), interruption_rates=rates)
+    snapshot = Snapshot(taken_at=NOW, node_pools=tuple(pools))
+    conditions = LaunchConditions(interruption_rates={("m5.large", "us-east-1a"): 0.1})
+    cache = InstanceTypeCache()
+    resolved = resolve_node_pools(snapshot, classes, CATALOG, conditions, cache=cache, now=NOW)
     assert resolved.volume_prices == {"small": pytest.approx(20 * 0.08 / 730), "large": pytest.approx(0.08)}
     for pool, volumes in resolved.volume_prices.items():
         (instance_type,) = resolved.instance_types[pool]
@@ -75,5 +85,20 @@ def test_volumes_and_interruptions_are_in_the_effective_price_of_each_nodepool()
         assert (on_demand.price, spot.price) == (0.096, 0.04)
         assert on_demand.effective_price == pytest.approx(0.096 + volumes)
         assert spot.effective_price == pytest.approx(0.04 * 1.2165 + volumes, rel=1e-4)
-    again = node_pools_by_status(pools, classes, CATALOG, unavailable=(), interruption_rates=rates)
+    again = resolve_node_pools(snapshot, classes, CATALOG, conditions, cache=cache, now=NOW)
     assert all(again.instance_types[pool] is resolved.instance_types[pool] for pool in ("small", "large"))
+
+
+def test_nodepools_of_one_node_class_share_a_list_unless_a_step_differs() -> None:
+    capped = node_pool("capped", "small")
+    annotations = {labels.MAX_SPOT_PRICE_SHARE: "0.1"}
+    capped = replace(capped, metadata=replace(capped.metadata, annotations=annotations))
+    snapshot = Snapshot(taken_at=NOW, node_pools=(node_pool("a", "small"), capped, node_pool("b", "small")))
+    conditions = LaunchConditions(interruption_rates={("m5.large", "us-east-1a"): 0.1})
+    resolved = resolve_node_pools(
+        snapshot, [node_class("small", "20Gi")], CATALOG, conditions, cache=InstanceTypeCache(), now=NOW
+    )
+    types = resolved.instance_types
+    assert types["a"] is types["b"]
+    assert [o.available for o in types["a"][0].offerings] == [True, True]
+    assert [o.available for o in types["capped"][0].offerings] == [True, False]

@@ -16,9 +16,11 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.instance_types.unoffered_zones import without_zones
+from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.node_class.free_addresses import NODE_ADDRESSES, ShortSubnet, node_addresses, short_zones
-from shared.launch.resolved_node_pools import node_pools_by_status
+from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
@@ -40,6 +42,7 @@ CATALOG = InstanceTypeCatalog(
     offered={"m5.large": ZONES},
     zones=dict.fromkeys(ZONES, ""),
 )
+CACHE = InstanceTypeCache()
 
 
 def short(*names: str) -> tuple[ShortSubnet, ...]:
@@ -51,7 +54,9 @@ def resolve(pool: NodePool, *subnets: ShortSubnet) -> ResolvedNodePools:
     ready = [Condition(type=READY, status="True", reason=READY)]
     status = EC2NodeClassStatus(subnets=SUBNETS, conditions=ready)
     node_class = EC2NodeClass(metadata=ObjectMeta(name="default"), status=status)
-    return node_pools_by_status([pool], [node_class], CATALOG, unavailable=(), short_subnets=subnets)
+    snapshot = Snapshot(taken_at=NOW, node_pools=(pool,))
+    conditions = LaunchConditions(short_subnets=subnets)
+    return resolve_node_pools(snapshot, [node_class], CATALOG, conditions, cache=CACHE, now=NOW)
 
 
 def pool(*zones: str) -> NodePool:
@@ -90,8 +95,6 @@ def test_if_all_zones_of_the_nodepool_are_short_all_are_offered() -> None:
 def test_nothing_known_leaves_the_identical_types() -> None:
     before, after = resolve(pool()), resolve(pool(), *short("subnet-a1"))
     assert before.instance_types["default"] is after.instance_types["default"]
-    types = before.instance_types["default"]
-    assert without_zones(types, (), slot="default") is types
 
 
 def test_equal_short_zones_give_the_identical_types() -> None:

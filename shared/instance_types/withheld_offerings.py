@@ -1,0 +1,44 @@
+"""Offerings that a NodePool isn't offered: spot that saves too little, and zones without free addresses. Pure.
+
+They stay offerings that aren't available, so that existing nodes keep their price.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shared.api import labels
+from shared.instance_types.instance_type_cache import Adjustment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from shared.instance_types.instance_type import InstanceType, Offering
+
+
+def spot_above(share: float) -> Adjustment:
+    """Withholds the spot offerings above ``share`` of their type's on-demand price.
+
+    Prices are compared, not effective ones. A type without an on-demand price keeps its spot offerings.
+    """
+
+    def adjust(instance_type: InstanceType) -> InstanceType:
+        on_demand = min((o.price for o in instance_type.offerings if o.capacity_type == labels.ON_DEMAND), default=None)
+        if on_demand is None:
+            return instance_type
+        limit = share * on_demand
+        return _withheld(instance_type, lambda o: o.capacity_type == labels.SPOT and o.price > limit)
+
+    return Adjustment("spot-price-share", share, adjust)
+
+
+def zones(names: Collection[str]) -> Adjustment:
+    """Withholds all offerings in the zones."""
+    withheld = frozenset(names)
+    return Adjustment("zones", withheld, lambda t: _withheld(t, lambda o: o.zone in withheld))
+
+
+def _withheld(instance_type: InstanceType, is_withheld: Callable[[Offering], bool]) -> InstanceType:
+    offerings = tuple(replace(o, available=False) if is_withheld(o) else o for o in instance_type.offerings)
+    return replace(instance_type, offerings=offerings)
