@@ -6,6 +6,11 @@ pods are scheduled to nodes that then reject them.
 The memory capacity that registered nodes report is more exact than the estimate of the hypervisor's overhead. As in
 Karpenter, the first node of an instance type and AMI shows the type's capacity. It is read from the existing nodes, so
 nothing is stored. Of several nodes the smallest counts, because a pod must fit on the next one too.
+
+EC2 publishes how many EBS volumes a type can attach (DescribeInstanceTypes, EbsInfo). Instance store volumes and
+accelerators are subtracted from it, and of shared limits one network interface. The VPC CNI attaches a second one from
+the start, and the volumes that the node comes with count too. Source: Amazon EBS User Guide, "Amazon EBS volume limits
+for Amazon EC2 instances". Once a node is there, its CSINode says what the EBS driver counted.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ MIB = 2**20
 VM_OVERHEAD = Fraction(75, 1000)
 """The part of a type's memory that the hypervisor and the firmware take, until a node reports its capacity."""
 _ARM_RESERVED_MIB = 64
+_FURTHER_INTERFACES = 1
+"""Network interfaces besides the first that a node has when its EBS driver counts."""
 _DEFAULT_MAX_PODS = 110
 _DEFAULT_VOLUME_SIZE = 20 * GIB
 _CPU_RESERVED = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 1 << 31, 25))
@@ -228,3 +235,11 @@ def _reported(node: Node) -> int:
         return parse_quantity(MEMORY, node.status.capacity.get(MEMORY, 0))
     except QuantityError:
         return 0
+
+
+def attachable_volumes(hardware: Hardware, *, own_volumes: int) -> int | None:
+    """How many volumes pods may attach; None if EC2 doesn't say. ``own_volumes``: those that the node comes with."""
+    if not hardware.ebs_attachments:
+        return None
+    interfaces = min(_FURTHER_INTERFACES, max(0, hardware.interfaces - 1)) if hardware.shared_attachments else 0
+    return max(0, hardware.ebs_attachments - interfaces - max(1, own_volumes))

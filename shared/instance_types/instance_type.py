@@ -121,6 +121,17 @@ def instance_type_labels(hardware: Hardware) -> dict[str, str]:
     ):
         if amount:
             attributes[name] = str(amount)
+    attributes |= _accelerator_attributes(hardware)
+    return {
+        labels.INSTANCE_TYPE: hardware.name,
+        labels.ARCH: hardware.arch,
+        **{labels.INSTANCE_PREFIX + name: value for name, value in attributes.items()},
+    }
+
+
+def _accelerator_attributes(hardware: Hardware) -> dict[str, str]:
+    """What a node's labels say of its GPUs and its other accelerators, if each is of one kind."""
+    attributes: dict[str, str] = {}
     if len(hardware.gpus) == 1:
         gpu = hardware.gpus[0]
         attributes |= {
@@ -137,11 +148,7 @@ def instance_type_labels(hardware: Hardware) -> dict[str, str]:
             "accelerator-manufacturer": device.manufacturer,
             "accelerator-count": str(device.count),
         }
-    return {
-        labels.INSTANCE_TYPE: hardware.name,
-        labels.ARCH: hardware.arch,
-        **{labels.INSTANCE_PREFIX + name: value for name, value in attributes.items()},
-    }
+    return attributes
 
 
 RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE = labels.RESERVATION_LABELS

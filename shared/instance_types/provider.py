@@ -14,7 +14,6 @@ from shared.ami_family.families import family_of, node_labels
 from shared.api import labels
 from shared.base.struct import Struct
 from shared.instance_types import allocatable
-from shared.instance_types.attachable_volumes import attachable_volumes
 from shared.instance_types.instance_type import (
     InstanceType,
     ami_for,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from shared.ami_family.families import Family
-    from shared.api.nodeclass import EC2NodeClass, Kubelet
+    from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
     from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
     from shared.instance_types.instance_type import Offering, OfferingKey
     from shared.instance_types.instance_type_cache import InstanceTypeCache
@@ -60,41 +59,49 @@ def build_instance_types(
     Raises:
         QuantityError: a kubelet setting or volume of the class has an invalid quantity.
     """
-    spec = node_class.spec
     family = family_of(node_class)
-    settings = kubelet if kubelet is not None else spec.kubelet
+    settings = kubelet if kubelet is not None else node_class.spec.kubelet
     class_labels = {labels.REGION: catalog.region, **node_labels(family)}
-    efa_count = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in spec.network_interfaces)
-    observed = observed_memory or {}
+    efas = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in node_class.spec.network_interfaces)
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
     sorted_zones = sorted(zones)
-    instance_types = []
+    types = []
     for hardware in catalog.hardware if only is None else (h for h in catalog.hardware if h.name in only):
         offerings = _offerings(catalog, hardware, node_class, sorted_zones, zone_labels, unavailable)
         if only_offered and not offerings:
             continue
         type_labels = instance_type_labels(hardware) | class_labels
-        if not _is_compatible(hardware, type_labels, node_class, family, efa_count):
-            continue
-        capacity = allocatable.capacity(
-            hardware,
-            family,
-            settings,
-            block_devices=spec.block_device_mappings,
-            raid=spec.instance_store_policy == RAID0,
-            observed_memory=observed.get(hardware.name),
-        )
-        instance_types.append(
-            InstanceType(
-                name=hardware.name,
-                labels=type_labels,
-                capacity=capacity,
-                overhead=allocatable.overhead(hardware, family, settings, capacity),
-                offerings=offerings,
-                volumes=attachable_volumes(hardware, own_volumes=len(spec.block_device_mappings or family.volumes)),
-            )
-        )
-    return tuple(sorted(instance_types, key=lambda t: t.name))
+        if _is_compatible(hardware, type_labels, node_class, family, efas):
+            memory = (observed_memory or {}).get(hardware.name)
+            types.append(_instance_type(hardware, type_labels, offerings, node_class.spec, family, settings, memory))
+    return tuple(sorted(types, key=lambda t: t.name))
+
+
+def _instance_type(
+    hardware: Hardware,
+    type_labels: Mapping[str, str],
+    offerings: tuple[Offering, ...],
+    spec: EC2NodeClassSpec,
+    family: Family,
+    kubelet: Kubelet | None,
+    observed_memory: int | None,
+) -> InstanceType:
+    capacity = allocatable.capacity(
+        hardware,
+        family,
+        kubelet,
+        block_devices=spec.block_device_mappings,
+        raid=spec.instance_store_policy == RAID0,
+        observed_memory=observed_memory,
+    )
+    return InstanceType(
+        name=hardware.name,
+        labels=type_labels,
+        capacity=capacity,
+        overhead=allocatable.overhead(hardware, family, kubelet, capacity),
+        offerings=offerings,
+        volumes=allocatable.attachable_volumes(hardware, own_volumes=len(spec.block_device_mappings or family.volumes)),
+    )
 
 
 def _offerings(

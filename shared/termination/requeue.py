@@ -78,10 +78,6 @@ unless the function allows them (Lambda Developer Guide, "Recursive loop detecti
 messages, pods with 40 s of grace take 6."""
 
 
-_SINCE = {WaitReason.VOLUMES: nodeclaim.DRAINED, WaitReason.INSTANCE: nodeclaim.INSTANCE_TERMINATING}
-"""The condition whose transition begins the wait; other waits begin with the deletion."""
-
-
 def requeue_at(annotations: Mapping[str, str]) -> datetime | None:
     """The requeue time in a NodeClaim's annotations; None if it is missing or invalid."""
     try:

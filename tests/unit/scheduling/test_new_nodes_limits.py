@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace as with_fields
 
-from shared.instance_types.attachable_volumes import attachable_volumes
+from shared.instance_types.allocatable import attachable_volumes
 from shared.instance_types.catalog import Hardware
 
 if TYPE_CHECKING:
