@@ -7,7 +7,8 @@ A second cloud must provide one class with the methods of :class:`CloudProvider`
 - tags (or labels) on instances, because the owner of an instance is stored nowhere else: the cluster, the NodePool
   (``karpenter.sh/nodepool``), the NodeClaim (``karpenter.sh/nodeclaim``) and the launch group
   (``tenon.sh/launch-group``);
-- a node class kind with a status that says what its selectors select, and whether it is ready;
+- a node class kind, of which the rest of the code knows the name only (:class:`NodeClass`), with a status that says
+  what its selectors select, and whether it is ready;
 - repeatable launches: a run may die after any call, and the next one passes the same NodeClaims to ``create``;
 - for standby nodes, instances that can be stopped, keep what is on their disk and their name, and are started again; a
   cloud without them leaves NodePools' annotation ``tenon.sh/standby`` without effect.
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from shared.api.meta import ObjectRef
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
     from shared.api.pause import Pause
     from shared.api.quantity import Resources
     from shared.api.spot import SpotOptions
@@ -40,6 +41,20 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 FailureKind = Literal["capacity", "configuration", "throttled", "gone", "unconfirmed"]
+
+
+class NodeClass(Protocol):
+    """What the cloud's instances are like: an object that only the cloud provider reads further."""
+
+    @property
+    def name(self) -> str:
+        """The name that NodePools refer to."""
+        ...
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The object that events and messages are about."""
+        ...
 
 
 class ResolvedNodePools(Struct, kw_only=True):
@@ -58,7 +73,7 @@ class ResolvedNodePools(Struct, kw_only=True):
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
     not_ready: Mapping[str, str]
-    node_classes: Mapping[str, EC2NodeClass]
+    node_classes: Mapping[str, NodeClass]
     on_trial: frozenset[str] = frozenset()
     trial_in_cluster: bool = False
     spot_options: Mapping[str, SpotOptions] = {}
@@ -97,7 +112,7 @@ class LaunchRequest(Struct, kw_only=True):
     """
 
     claim: NodeClaim
-    node_class: EC2NodeClass
+    node_class: NodeClass
     instance_types: tuple[InstanceType, ...]
     interruption_cost: float = 0.0
     spot_options: SpotOptions = spot.DEFAULT
@@ -221,7 +236,7 @@ class CloudProvider(Protocol):
         """Every instance of the cluster that isn't terminated, by id."""
         ...
 
-    def is_drifted(self, claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
+    def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its node class selects now, in words; empty if it doesn't. Pure."""
         ...
 

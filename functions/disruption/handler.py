@@ -92,7 +92,7 @@ def _is_about_consolidation(hint: Hint) -> bool:
 
 def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> bool:
     """Reconcile once; False when it has to be retried."""
-    controller = _controller(settings, context, hops=hops)
+    controller = _controller(settings, context, requeues=requeues)
     try:
         report = controller.reconcile(consolidate=consolidate)
     except (LeaseHeldError, LeaseLostError) as error:
@@ -105,7 +105,7 @@ def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolid
     return True
 
 
-def _controller(settings: DisruptionSettings, context: LambdaContext, *, hops: int) -> DisruptionController:
+def _controller(settings: DisruptionSettings, context: LambdaContext, *, requeues: int) -> DisruptionController:
     process, client = runtime.current(), connect(settings)
     events = recorder(client)
     cloud_provider = partial(EC2CloudProvider.launching, settings)
@@ -125,7 +125,7 @@ def _controller(settings: DisruptionSettings, context: LambdaContext, *, hops: i
             logger=logger,
         ),
         decisions=DecisionRecorder(settings.table_name, events, dynamodb=aws.dynamodb, runtime=process, logger=logger),
-        requeue_sender=_requeue_sender(settings, hops=hops),
+        requeue_sender=_requeue_sender(settings, requeues=requeues),
         sqs=aws.sqs,
         runtime=process,
         until=process.now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
@@ -133,5 +133,7 @@ def _controller(settings: DisruptionSettings, context: LambdaContext, *, hops: i
     )
 
 
-def _requeue_sender(settings: DisruptionSettings, *, hops: int = 0) -> RequeueSender:
-    return RequeueSender(settings=settings, dynamodb=aws.dynamodb, sqs=aws.sqs, now=runtime.current().now, hops=hops)
+def _requeue_sender(settings: DisruptionSettings, *, requeues: int = 0) -> RequeueSender:
+    return RequeueSender(
+        settings=settings, dynamodb=aws.dynamodb, sqs=aws.sqs, now=runtime.current().now, requeues=requeues
+    )

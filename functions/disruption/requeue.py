@@ -36,14 +36,14 @@ _RECORD_TTL_SECONDS = 3600
 class RequeueSender:
     """Sends the requeues of one invocation.
 
-    ``hops`` is how many messages its chain has had; after :data:`MAX_HOPS` the sweep each minute begins a new one.
+    ``requeues`` is how many messages its chain has had; after :data:`MAX_REQUEUES` the sweep each minute begins a new one.
     """
 
     settings: DisruptionSettings
     dynamodb: Callable[[], DynamoDBClient]
     sqs: Callable[[], SQSClient]
     now: Callable[[], datetime]
-    hops: int = 0
+    requeues: int = 0
 
     def send_at(self, time: datetime, *, key: str) -> None:
         """Send the function a message that arrives at that time.
@@ -53,12 +53,12 @@ class RequeueSender:
         """
         now = self.now()
         delay = time - now
-        if delay.total_seconds() > _MAX_DELAY_SECONDS or self.hops >= MAX_HOPS:
+        if delay.total_seconds() > _MAX_DELAY_SECONDS or self.requeues >= MAX_REQUEUES:
             return
         if not self._is_first(-int(-time.timestamp() // 1), key):
             return
-        cluster, hops = self.settings.cluster_name, self.hops + 1
-        for body in hints.message_bodies(hints.REQUEUE, cluster=cluster, keys=[key], time=now, hops=hops):
+        cluster, requeues = self.settings.cluster_name, self.requeues + 1
+        for body in hints.message_bodies(hints.REQUEUE, cluster=cluster, keys=[key], time=now, requeues=requeues):
             queues.send_delayed(self.sqs(), self.settings.disruption_queue_url, body=body, delay=delay)
 
     def _is_first(self, second: int, key: str) -> bool:

@@ -71,7 +71,7 @@ class TerminationController:
         now: Callable[[], datetime],
         until: datetime,
         logger: Logger,
-        hops: int = 0,
+        requeues: int = 0,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -79,12 +79,12 @@ class TerminationController:
         self._now = now
         self._until = until
         self._logger = logger
-        self._hops = hops
+        self._requeues = requeues
         self._cache = ClusterCache(client, cloud_provider)
         evictor = Evictor(client=client, recorder=recorder)
         self._terminator = Terminator(client=client, recorder=recorder, evictor=evictor, now=now, logger=logger)
         self._room_maker = RoomMaker(client, self._cache, evictor, settings=settings, sqs=sqs, now=now, logger=logger)
-        self._requeue_sender = RequeueSender(client, settings, sqs=sqs, now=now, hops=hops, logger=logger)
+        self._requeue_sender = RequeueSender(client, settings, sqs=sqs, now=now, requeues=requeues, logger=logger)
         self._instance_termination = InstanceTermination(
             client, cloud_provider, self._requeue_sender, recorder=recorder, now=now, logger=logger
         )

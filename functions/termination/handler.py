@@ -37,8 +37,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     )
     if not messages:
         return queues.partial_batch_response(())
-    hops = max(message.hint.hops for message in messages)
-    controller = _controller(settings, context, hops=hops)
+    requeues = max(message.hint.requeues for message in messages)
+    controller = _controller(settings, context, requeues=requeues)
     failed = []
     for message in messages:
         try:
@@ -59,7 +59,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     return queues.retry_response(aws.sqs(), event, failed)
 
 
-def _controller(settings: TerminationSettings, context: LambdaContext, *, hops: int) -> TerminationController:
+def _controller(settings: TerminationSettings, context: LambdaContext, *, requeues: int) -> TerminationController:
     clock, client = runtime.current().now, connect(settings)
     return TerminationController(
         settings,
@@ -70,7 +70,7 @@ def _controller(settings: TerminationSettings, context: LambdaContext, *, hops: 
         now=clock,
         until=clock() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
         logger=logger,
-        hops=hops,
+        requeues=requeues,
     )
 
 

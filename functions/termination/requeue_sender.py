@@ -41,14 +41,14 @@ class RequeueSender:
         *,
         sqs: Callable[[], SQSClient],
         now: Callable[[], datetime],
-        hops: int,
+        requeues: int,
         logger: Logger,
     ) -> None:
         self._client = client
         self._settings = settings
         self._sqs = sqs
         self._now = now
-        self._hops = hops
+        self._requeues = requeues
         self._logger = logger
         self._names_by_delay: dict[tuple[int, str], list[str]] = {}
         """The objects to reconcile, by seconds until then and by the message's detail-type."""
@@ -76,7 +76,7 @@ class RequeueSender:
         A chain that has had :data:`MAX_REQUEUES` messages ends; the next sweep finds that its drains are overdue.
         """
         now = self._now()
-        if self._hops >= MAX_HOPS and self._names_by_delay:
+        if self._requeues >= MAX_REQUEUES and self._names_by_delay:
             drains = sorted(name for names in self._names_by_delay.values() for name in names)
             self._logger.warning(
                 "A chain of reconciles has ended; the next sweep continues its drains",

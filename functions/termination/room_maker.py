@@ -109,8 +109,8 @@ class RoomMaker:
             return True
         return True
 
-    def send(self, *, hops: int) -> None:
-        """Send the delayed messages about the nodes that are still cordoned; ``hops`` as in a hint."""
+    def send(self, *, requeues: int) -> None:
+        """Send the delayed messages about the nodes that are still cordoned; ``requeues`` as in a hint."""
         now = self._now()
         for seconds, node_names in self._again.items():
             for body in hints.message_bodies(

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
-    from shared.cloud_provider import InstanceNetwork
+    from shared.cloud_provider import InstanceNetwork, NodeClass
     from shared.commitments.balance import Balance
     from shared.commitments.coverage import OwnCoverage
     from shared.disruption.command import MethodResult
@@ -39,7 +38,7 @@ def workload_pods(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     return tuple(p for p in pods if not (is_terminal(p) or is_daemon(p) or is_mirror(p)))
 
 
-def _not_drifted(_claim: NodeClaim, _node_class: EC2NodeClass, _network: InstanceNetwork | None) -> str:
+def _not_drifted(_claim: NodeClaim, _node_class: NodeClass, _network: InstanceNetwork | None) -> str:
     return ""
 
 
@@ -63,9 +62,9 @@ class DisruptionState:
     missing_chunks: int = 0
     instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
     not_ready: Mapping[str, str] = field(default_factory=dict)
-    node_classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
+    node_classes: Mapping[str, NodeClass] = field(default_factory=dict)
     instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
-    is_drifted: Callable[[NodeClaim, EC2NodeClass, InstanceNetwork | None], str] = _not_drifted
+    is_drifted: Callable[[NodeClaim, NodeClass, InstanceNetwork | None], str] = _not_drifted
     evidence: Mapping[str, SavingsEvidence] = field(default_factory=dict)
     coverage: OwnCoverage | None = None
 

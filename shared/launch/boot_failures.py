@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
+from shared.api.nodeclass import EC2NodeClass
 from shared.base import dynamodb_rows
 from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import Instance, ResolvedNodePools
+    from shared.cloud_provider import Instance, NodeClass, ResolvedNodePools
     from shared.snapshot import Snapshot
 
 FIRST_WAIT = timedelta(minutes=1)
@@ -218,12 +218,12 @@ def _key(claim: NodeClaim) -> tuple[str, str]:
     return claim.metadata.labels.get(names.NODEPOOL, ""), claim.spec.node_class_ref.name
 
 
-def explain(failure: BootFailure, node_class: EC2NodeClass | None) -> str:
+def explain(failure: BootFailure, node_class: NodeClass | None) -> str:
     """One sentence for users; for a key that EC2 can't use, with the key and the missing grant."""
     if failure.code in {REGISTRATION_TIMEOUT, LAUNCH_TIMEOUT}:
         return failure.message
     text = f"instance {failure.instance_id} was terminated at boot ({failure.code})"
-    mappings = node_class.spec.block_device_mappings if node_class is not None else ()
+    mappings = node_class.spec.block_device_mappings if isinstance(node_class, EC2NodeClass) else ()
     keys = sorted({m.ebs.kms_key_id for m in mappings if m.ebs is not None and m.ebs.kms_key_id})
     if failure.code.startswith(_KMS_PREFIX) or (keys and failure.code == "Client.InternalError"):
         key = f"KMS key {', '.join(keys)}" if keys else "the KMS key that is the account's default for EBS"
@@ -265,7 +265,7 @@ def hold(
     )
 
 
-def paused_message(failure: BootFailure, node_class: EC2NodeClass | None, *, now: datetime) -> str:
+def paused_message(failure: BootFailure, node_class: NodeClass | None, *, now: datetime) -> str:
     """Why launches are paused, and when one is tried; one sentence for users."""
     own = node_class is not None and node_class.name == failure.node_class
     text = explain(failure, node_class if own else None)

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels
 from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class
+from shared.api.nodeclass import EC2NodeClass
 
 if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import InstanceNetwork
+    from shared.cloud_provider import InstanceNetwork, NodeClass
 
 
-def node_class_drift(claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
+def node_class_drift(claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
     """How the instance differs from what the class selects now, in words; empty if it doesn't.
 
     Hashes of another version say nothing: the NodeClaim gets a new one. ``network`` None: not known, and not compared.
     """
+    assert isinstance(node_class, EC2NodeClass)  # the NodeClaim is this cloud's
     annotations, status = claim.metadata.annotations, node_class.status
     same_version = annotations.get(labels.NODECLASS_HASH_VERSION) == NODECLASS_HASH_VERSION
     if same_version and annotations.get(labels.NODECLASS_HASH) != hash_node_class(node_class):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
     from shared.base.settings import LaunchSettings
     from shared.cloud_provider import (
         Instance,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         LaunchFailure,
         LaunchRequest,
         LaunchResult,
+        NodeClass,
         ResolvedNodePools,
         Terminations,
     )
@@ -176,7 +176,7 @@ class EC2CloudProvider(Struct, kw_only=True):
         """Every instance that has the cluster's tag and isn't terminated, by id."""
         return instances.list_by_cluster(self.cluster_name)
 
-    def is_drifted(self, claim: NodeClaim, node_class: EC2NodeClass, network: InstanceNetwork | None) -> str:
+    def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its EC2NodeClass selects now; empty if it doesn't."""
         from shared.launch.drift import node_class_drift  # noqa: PLC0415 (see the module)
 

@@ -18,6 +18,7 @@ from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_p
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
+from shared.api.nodeclass import EC2NodeClass
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
@@ -31,10 +32,9 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
-    from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.quantity import Resources
-    from shared.cloud_provider import ResolvedNodePools
+    from shared.cloud_provider import NodeClass, ResolvedNodePools
     from shared.cluster.client import Client
     from shared.scheduling.decision import Decision, PlannedNodeClaim
     from shared.snapshot import Snapshot
@@ -130,7 +130,7 @@ def instance_types(claim: NodeClaim) -> frozenset[str]:
 def _new_node_claim(
     planned: PlannedNodeClaim,
     pool: NodePool,
-    node_class: EC2NodeClass,
+    node_class: NodeClass,
     *,
     decision: str,
     price: float,
@@ -202,9 +202,8 @@ def _with_possible_min_values(requirement: NodeSelectorRequirement) -> NodeSelec
     return msgspec.structs.replace(requirement, min_values=values)
 
 
-def _annotations(
-    planned: PlannedNodeClaim, pool: NodePool, node_class: EC2NodeClass, launch_group: str
-) -> dict[str, str]:
+def _annotations(planned: PlannedNodeClaim, pool: NodePool, node_class: NodeClass, launch_group: str) -> dict[str, str]:
+    assert isinstance(node_class, EC2NodeClass)  # only its hash is Karpenter's
     annotations = {
         **{key: value for key, value in pool.spec.template.metadata.annotations.items() if key != names.STANDBY},
         names.NODEPOOL_HASH: hash_node_pool(pool),

@@ -19,6 +19,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import is_true
 from shared.api.nodeclaim import REGISTERED
+from shared.api.nodeclass import EC2NodeClass
 from shared.api.standby import wanted_standbys
 from shared.base.struct import Struct
 from shared.cluster import lease_record
@@ -114,7 +115,7 @@ def _obstacles(
     node_class = resolved_pools.node_classes.get(pool.name)
     if node_class is None:
         yield resolved_pools.not_ready.get(pool.name) or "the NodePool can't launch now"
-    elif node_class.spec.instance_store_policy:
+    elif isinstance(node_class, EC2NodeClass) and node_class.spec.instance_store_policy:
         yield (
             f"instanceStorePolicy {node_class.spec.instance_store_policy} of {node_class.ref} puts images on instance "
             "store volumes, which lose their data when the instance is stopped"

@@ -19,7 +19,7 @@ from shared.api.capacity_buffer import (
     LocalObjectRef,
 )
 from shared.api.meta import with_condition
-from shared.base import aws, runtime
+from shared.base import runtime
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.cluster import resources, writes

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
-from shared.base import aws, runtime
+from shared.base import runtime
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError

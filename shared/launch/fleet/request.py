@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
+from shared.api.nodeclass import EC2NodeClass
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
 from shared.base import aws
 from shared.base.struct import Struct
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.api.nodeclass import EC2NodeClass
     from shared.cloud_provider import LaunchRequest
     from shared.cluster.connect import ClusterInfo
     from shared.launch.fleet.overrides import FleetPlan, Override
@@ -167,10 +167,12 @@ class FleetRequest(Struct, kw_only=True):
 
 def fleet_request(group: str, cluster: ClusterInfo, requests: Sequence[LaunchRequest]) -> FleetRequest:
     """The request of a launch group's NodeClaims, in order of uid; they have one node class and the same options."""
+    node_class = requests[0].node_class
+    assert isinstance(node_class, EC2NodeClass)  # the requests are this cloud's
     return FleetRequest(
         group=group,
         cluster=cluster,
-        node_class=requests[0].node_class,
+        node_class=node_class,
         claims=[r.claim for r in requests],
         spot_strategy=requests[0].spot_options.allocation_strategy,
     )

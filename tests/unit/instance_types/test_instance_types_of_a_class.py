@@ -112,7 +112,7 @@ def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_t
         {"unavailable": {("spot", "m5.large", "a"), ("on-demand", "m5.large", "a"), ("spot", "x9.large", "a")}},
     ],
 )
-def test_only_types_that_changed_are_built_anew(changed: dict[str, Any]) -> None:
+def test_only_types_that_changed_are_built_again(changed: dict[str, Any]) -> None:
     cache = InstanceTypeCache()
     arguments: dict[str, Any] = {"zones": {"a", "b"}, "unavailable": (), "observed_memory": {}}
     before = {t.name: t for t in list_instance_types(RAW, node_class(), cache=cache, **arguments)}

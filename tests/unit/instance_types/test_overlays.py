@@ -295,8 +295,8 @@ def test_identical_inputs_give_the_identical_instance_types() -> None:
     first = with_overlays(resolved, pools, (overlay("o", price="1"),), cache)
     again = with_overlays(resolved, pools, (overlay("o", price="1"),), cache)
     assert first.instance_types["p"] is again.instance_types["p"]
-    dearer = with_overlays(resolved, pools, (overlay("o", price="2"),), cache)
-    assert {o.price for t in dearer.instance_types["p"] for o in t.offerings} == {2.0}
+    more_expensive = with_overlays(resolved, pools, (overlay("o", price="2"),), cache)
+    assert {o.price for t in more_expensive.instance_types["p"] for o in t.offerings} == {2.0}
     labelled = with_overlays(resolved, (pool("p", example_team="x"),), (overlay("o", price="1"),), cache)
     assert labelled.instance_types["p"] is not first.instance_types["p"]
 
