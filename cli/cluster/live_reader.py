@@ -284,7 +284,7 @@ def _catalog(deployment: Deployment | None, now: datetime) -> tuple[InstanceType
     if deployment is not None:
         with contextlib.suppress(CatalogMissingError):
             return catalog_store.load(aws.s3(), deployment.bucket, max_age=None), []
-    refreshed = refresh(None, requested=None, region=aws.ec2().meta.region_name, now=now)
+    refreshed = refresh(aws, None, requested=None, region=aws.ec2().meta.region_name, now=now)
     cause = "Tenon isn't deployed for this cluster" if deployment is None else "its catalog isn't stored yet"
     return refreshed.catalog, [f"{cause}: instance types and prices were fetched now", *refreshed.problems]
 
@@ -295,7 +295,7 @@ def _offerings(
     """What the deployment's functions know of offerings; why they count no commitments is a note."""
     if deployment is None:
         return CatalogOfferings(raw=raw)
-    commitments = commitment_store.load(deployment.commitments, deployment.bucket)
+    commitments = commitment_store.load(deployment.commitments, deployment.bucket, s3=aws.s3, runtime=runtime.current())
     if commitments is not None and commitments.problem:
         notes.append(f"Savings Plans and Reserved Instances don't count: {commitments.problem}")
     use = None

@@ -98,14 +98,14 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
         from cli.cluster.cluster_reference import ClusterReference  # noqa: PLC0415 (next to its use)
-        from shared.instance_types.refresh import refresh  # noqa: PLC0415 (slow to import)
+        from shared.base import aws as clients  # noqa: PLC0415 (slow to import)
+        from shared.instance_types.refresh import refresh  # noqa: PLC0415 (the same)
 
         if region:
             regions.existing(region)
         with live_reader.read_only_aws(ClusterReference(region=region)):
-            return refresh(
-                None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
-            ).catalog
+            at = region or os.environ.get("AWS_REGION", DEFAULT_REGION)
+            return refresh(clients, None, requested=None, region=at, now=now).catalog
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import)
 
     return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)

@@ -17,10 +17,10 @@ def refresh(bucket: str, *, logger: Logger) -> None:
     Raises:
         ClientError: they can't be stored.
     """
-    s3 = aws.s3()
-    now, region = runtime.current().now(), aws.ec2().meta.region_name
-    commitments = reading.read(store.last_reading(s3, bucket), region=region, now=now)
-    size = store.save(s3, bucket, commitments)
+    s3, process, region = aws.s3(), runtime.current(), aws.ec2().meta.region_name
+    previous = store.last_reading(s3, bucket, runtime=process)
+    commitments = reading.read(aws, previous, region=region, now=process.now())
+    size = store.save(s3, bucket, commitments, runtime=process)
     if commitments.problem:
         logger.warning("Not all commitments count", extra={"why": commitments.problem})
     logger.info(
@@ -40,5 +40,5 @@ def read_if_missing(bucket: str, *, logger: Logger) -> None:
     Raises:
         ClientError: they can't be stored.
     """
-    if store.last_reading(aws.s3(), bucket) is None:
+    if store.last_reading(aws.s3(), bucket, runtime=runtime.current()) is None:
         refresh(bucket, logger=logger)

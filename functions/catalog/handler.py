@@ -63,7 +63,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     except CatalogMissingError as error:
         logger.info("Creating the catalog", extra={"why": str(error)})
     region = aws.ec2().meta.region_name
-    result = refresh(previous, requested=requested, region=region, now=runtime.current().now())
+    result = refresh(aws, previous, requested=requested, region=region, now=runtime.current().now())
     size = 0
     if result.catalog is not previous:
         size = catalog_store.save(s3, settings.catalog_bucket, result.catalog)

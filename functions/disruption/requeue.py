@@ -36,7 +36,7 @@ _RECORD_TTL_SECONDS = 3600
 class RequeueSender:
     """Sends the requeues of one invocation.
 
-    ``requeues`` is how many messages its chain has had; after :data:`MAX_REQUEUES` the sweep each minute begins a new one.
+    ``requeues`` is how many messages its chain has had; after :data:`MAX_REQUEUES` the sweep begins a new one.
     """
 
     settings: DisruptionSettings

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
 
     from functions.interruption.batch import Message, Report
     from functions.interruption.cordon_and_drain import Drainer
@@ -42,12 +43,13 @@ class InterruptionController:
         drainer: Drainer,
         replacements: ReplacementLaunch,
         dynamodb: Callable[[], DynamoDBClient],
+        ec2: Callable[[], EC2Client],
         runtime: Runtime,
         report: Report,
         logger: Logger,
     ) -> None:
         now, node_claims = runtime.now, NodeClaimLookup(client, runtime)
-        self._verification = Verification(node_claims=node_claims, report=report, now=now, logger=logger)
+        self._verification = Verification(node_claims=node_claims, ec2=ec2, report=report, now=now, logger=logger)
         self._interrupted = InterruptedNodes(
             table=settings.table_name,
             node_claims=node_claims,

@@ -66,6 +66,7 @@ def _controller(settings: InterruptionSettings, context: LambdaContext, report: 
             logger=logger,
         ),
         dynamodb=aws.dynamodb,
+        ec2=aws.ec2_short_timeout,
         runtime=process,
         report=report,
         logger=logger,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_ec2 import EC2Client
 
     from functions.interruption.batch import Message, Report
     from functions.interruption.node_claim_lookup import NodeClaimLookup
@@ -54,6 +55,7 @@ class Verification:
     """Verifies the events of one invocation, and counts in the report those that are dropped."""
 
     node_claims: NodeClaimLookup
+    ec2: Callable[[], EC2Client]
     report: Report
     now: Callable[[], datetime]
     logger: Logger
@@ -109,7 +111,7 @@ class Verification:
         for message, claim in pairs:
             if message.event.notice.evidence is not Evidence.NONE:
                 evidence.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.evidence)
-        return instance_facts(evidence, logger=self.logger) if evidence else {}
+        return instance_facts(self.ec2(), evidence, logger=self.logger) if evidence else {}
 
     def _report_contradicted(self, message: Message, claim: NodeClaim, facts: InstanceFacts | None) -> None:
         self.report["contradicted"] += 1

@@ -15,6 +15,7 @@ from shared.base import hints
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError
+from shared.launch.clients import NodeClassClients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
@@ -40,15 +40,11 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-class AWSClients(Protocol):
+class AWSClients(NodeClassClients, Protocol):
     """The AWS clients of this function, each created when it is first called."""
 
     def dynamodb(self) -> DynamoDBClient:
         """DynamoDB."""
-        ...
-
-    def ec2(self) -> EC2Client:
-        """EC2."""
         ...
 
     def eks(self) -> EKSClient:

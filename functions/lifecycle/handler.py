@@ -65,7 +65,7 @@ def _controller(settings: LifecycleSettings, *, run: str) -> LifecycleController
         settings=settings,
         client=client,
         recorder=recorder(client),
-        cloud_provider=EC2CloudProvider(cluster_name=settings.cluster_name),
+        cloud_provider=EC2CloudProvider.of_cluster(settings.cluster_name),
         aws=aws,
         runtime=process,
         logger=logger,

@@ -116,7 +116,7 @@ class ScaleDownController:
         drains = Drains(
             client=self._client,
             recorder=self._recorder,
-            evictor=Evictor(client=self._client, recorder=self._recorder),
+            evictor=Evictor(client=self._client, recorder=self._recorder, now=clock),
             options=options,
             run=self._run,
             logger=self._logger,

@@ -38,6 +38,7 @@ def handle_batch(batch: Batch, settings: NodeGroupSettings, *, until: datetime, 
             client=drains.client,
             recorder=drains.recorder,
             services=drains.services,
+            ec2=aws.ec2_short_timeout,
             cluster=settings.cluster_name,
             logger=logger,
         )
@@ -64,16 +65,16 @@ def continue_drains(settings: NodeGroupSettings, *, until: datetime, logger: Log
 
 
 def _drains(settings: NodeGroupSettings, *, requeues: int, logger: Logger) -> InterruptedDrains:
-    client = connect(settings)
+    client, services = connect(settings), group_services()
     events = recorder(client)
-    evictor = Evictor(client=client, recorder=events)
+    evictor = Evictor(client=client, recorder=events, now=services.clock)
     return InterruptedDrains(
         client=client,
         recorder=events,
         evictor=evictor,
         settings=settings,
         logger=logger,
-        services=group_services(),
+        services=services,
         sqs=aws.sqs(),
         requeues=requeues,
     )

@@ -30,10 +30,11 @@ from shared.node_groups.node_interruption import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_ec2 import EC2Client
 
     from functions.nodegroups.members import Member
     from shared.api.kubernetes import Node
@@ -60,11 +61,12 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Interruptions:
-    """The events of one invocation."""
+    """The events of one invocation. ``ec2`` has short time-outs."""
 
     client: Client
     recorder: Recorder
     services: GroupServices
+    ec2: Callable[[], EC2Client]
     cluster: str
     logger: Logger
 
@@ -114,7 +116,7 @@ class Interruptions:
             for id_ in message.event.notice.instance_ids:
                 if id_ in members and message.event.notice.evidence is not Evidence.NONE:
                     evidence.setdefault(id_, set()).add(message.event.notice.evidence)
-        return instance_facts(evidence, logger=self.logger) if evidence else {}
+        return instance_facts(self.ec2(), evidence, logger=self.logger) if evidence else {}
 
     def _verified(
         self,

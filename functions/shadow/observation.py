@@ -20,6 +20,7 @@ from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
 from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
+from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def observe(settings: ShadowSettings, record: Record, catalog: InstanceTypeCatal
     snapshot = read_snapshot(client, now=now, leaving=None)
     owners = autoscalers(snapshot, scaled_instances(client, settings.cluster_name, now=now))
     snapshot, derived = with_pools(snapshot, owners, settings, catalog, record)
-    node_classes = current_node_classes(
-        map(_without_profile, snapshot.node_classes),
-        describe(aws.eks(), settings.cluster_name),
+    resolver = NodeClassResolver(
+        clients=aws,
+        runtime=runtime.current(),
+        cluster=describe(aws.eks(), settings.cluster_name),
         default_instance_profile=_ANY_PROFILE,
-        now=now,
     )
-    cache = InstanceTypeCache.of(runtime.current())
+    node_classes = current_node_classes(resolver, map(_without_profile, snapshot.node_classes), now=now)
+    cache = InstanceTypeCache.of(resolver.runtime)
     resolved = resolve_node_pools(snapshot, node_classes, catalog, LaunchConditions(), cache=cache, now=now)
     return Observed(
         snapshot=snapshot,

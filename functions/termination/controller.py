@@ -81,7 +81,7 @@ class TerminationController:
         self._logger = logger
         self._requeues = requeues
         self._cache = ClusterCache(client, cloud_provider)
-        evictor = Evictor(client=client, recorder=recorder)
+        evictor = Evictor(client=client, recorder=recorder, now=now)
         self._terminator = Terminator(client=client, recorder=recorder, evictor=evictor, now=now, logger=logger)
         self._room_maker = RoomMaker(client, self._cache, evictor, settings=settings, sqs=sqs, now=now, logger=logger)
         self._requeue_sender = RequeueSender(client, settings, sqs=sqs, now=now, requeues=requeues, logger=logger)

@@ -65,7 +65,7 @@ def _controller(settings: TerminationSettings, context: LambdaContext, *, requeu
         settings,
         client=client,
         recorder=recorder(client),
-        cloud_provider=EC2CloudProvider(cluster_name=settings.cluster_name),
+        cloud_provider=EC2CloudProvider.of_cluster(settings.cluster_name),
         sqs=aws.sqs,
         now=clock,
         until=clock() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),

@@ -20,7 +20,7 @@ import msgspec
 from infra import installation
 from local.aws.cloud import Cloud
 from local.clock import Clock
-from shared.base import runtime
+from shared.base import aws, runtime
 from shared.instance_types import catalog, catalog_store
 from shared.instance_types.refresh import refresh
 
@@ -69,7 +69,7 @@ def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceT
         Cloud(now=clock.now, sleep=clock.sleep, region=region, seed=seed),
         runtime.using(runtime.Runtime(environ={}, now=clock.now, sleep=clock.sleep)),
     ):
-        fetched = refresh(None, requested=None, region=region, now=now).catalog
+        fetched = refresh(aws, None, requested=None, region=region, now=now).catalog
     save(fetched, region=region, seed=seed)
     return fetched
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api import labels
-from shared.base import aws
+from shared.base.aws import error_code
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
 if TYPE_CHECKING:
@@ -44,16 +44,28 @@ _CLUSTER_NAME_TAGS = (labels.CLUSTER_NAME_TAG, "aws:eks:cluster-name", "eks:clus
 _CLUSTER_TAG = labels.CLUSTER_TAG.format(cluster="")
 
 
+class CommitmentClients(Protocol):
+    """The AWS clients that commitments are read with: those of :mod:`shared.base.aws`."""
+
+    def ec2(self) -> EC2Client:
+        """EC2, for Reserved Instances and the running instances."""
+        ...
+
+    def savings_plans(self) -> Any:  # noqa: ANN401 (its types aren't installed)
+        """Savings Plans."""
+        ...
+
+
 class MalformedCommitmentError(ValueError):
     """A commitment that can't be counted; the message says which field is wrong."""
 
 
-def read(previous: Commitments | None, *, region: str, now: datetime) -> Commitments:
+def read(clients: CommitmentClients, previous: Commitments | None, *, region: str, now: datetime) -> Commitments:
     """The commitments and the running instances of the account in the Region.
 
     ``previous`` is the last reading, of any age, whose rates are kept. What can't be read is named in ``problem``.
     """
-    ec2, problems = aws.ec2(), list[str]()
+    ec2, problems = clients.ec2(), list[str]()
     usage = _attempt("running instances", "ec2:DescribeInstances", lambda: running_instances(ec2), problems)
     if usage is None:
         return Commitments(fetched_at=now, problem=f"no commitment counts: {problems[0]}")
@@ -63,13 +75,13 @@ def read(previous: Commitments | None, *, region: str, now: datetime) -> Commitm
         lambda: _described_reserved_instances(ec2),
         problems,
     )
-    plans = _attempt("Savings Plans", "savingsplans:DescribeSavingsPlans", _described_plans, problems)
+    plans = _attempt("Savings Plans", "savingsplans:DescribeSavingsPlans", lambda: _described_plans(clients), problems)
     known = {plan.id: plan.rates for plan in previous.plans if plan.rates} if previous is not None else {}
     return Commitments(
         fetched_at=now,
         reserved=reserved_instances(reserved or (), now=now, problems=problems),
         plans=_with_rates(
-            savings_plans(plans or (), region=region, now=now, problems=problems), known, region, problems
+            clients, savings_plans(plans or (), region=region, now=now, problems=problems), known, region, problems
         ),
         usage=usage,
         problem="; ".join(problems),
@@ -177,7 +189,7 @@ def _attempt(title: str, action: str, call: Callable[[], T], problems: list[str]
 def _reason(error: ClientError | BotoCoreError, action: str) -> str:
     if isinstance(error, BotoCoreError):
         return str(error)
-    code = aws.error_code(error)
+    code = error_code(error)
     if code in _DENIED:
         return f"the catalog function has no permission for {action}"
     return f"{action} fails with {code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
@@ -267,13 +279,17 @@ def _described_reserved_instances(ec2: EC2Client) -> Sequence[Mapping[str, Any]]
     return active.get("ReservedInstances", [])
 
 
-def _described_plans() -> list[Mapping[str, Any]]:
-    client = aws.savings_plans()
+def _described_plans(clients: CommitmentClients) -> list[Mapping[str, Any]]:
+    client = clients.savings_plans()
     return list(_pages(lambda token: client.describe_savings_plans(states=["active"], **token), "savingsPlans"))
 
 
 def _with_rates(
-    plans: Iterable[SavingsPlan], known: Mapping[str, dict[str, float]], region: str, problems: list[str]
+    clients: CommitmentClients,
+    plans: Iterable[SavingsPlan],
+    known: Mapping[str, dict[str, float]],
+    region: str,
+    problems: list[str],
 ) -> tuple[SavingsPlan, ...]:
     """The plans with their rates; those whose rates aren't known are left out, with a problem."""
     rated: list[SavingsPlan] = []
@@ -287,7 +303,7 @@ def _with_rates(
         if plan_rates is None:
             reads += 1
             try:
-                plan_rates = rates(_described_rates(plan.id, region), region=region)
+                plan_rates = rates(_described_rates(clients, plan.id, region), region=region)
             except (ClientError, BotoCoreError) as error:
                 left_out[_reason(error, "savingsplans:DescribeSavingsPlanRates")].append(plan.id)
                 continue
@@ -299,14 +315,14 @@ def _with_rates(
     return tuple(rated)
 
 
-def _described_rates(plan_id: str, region: str) -> Iterator[Mapping[str, Any]]:
+def _described_rates(clients: CommitmentClients, plan_id: str, region: str) -> Iterator[Mapping[str, Any]]:
     # Tenancy is compared here: it can be filtered, but AWS documents none of its values.
     filters = [
         {"name": "region", "values": [region]},
         {"name": "productType", "values": ["EC2"]},
         {"name": "productDescription", "values": sorted(_LINUX)},
     ]
-    client = aws.savings_plans()
+    client = clients.savings_plans()
     return _pages(
         lambda token: client.describe_savings_plan_rates(
             savingsPlanId=plan_id, filters=filters, maxResults=_PAGE, **token

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws, runtime
+from shared.base.aws import error_code
 from shared.commitments.commitment import Commitments
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
 
+    from shared.base.runtime import Runtime
     from shared.base.settings import CommitmentSettings
 
 KEY = "commitments.bin"
@@ -62,15 +64,19 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Stored)
 
 
-def load(settings: CommitmentSettings, bucket: str) -> Commitments | None:
+def load(
+    settings: CommitmentSettings, bucket: str, *, s3: Callable[[], S3Client], runtime: Runtime
+) -> Commitments | None:
     """The commitments that are active now; None if the deployment doesn't count them, and S3 isn't asked.
+
+    The process (``runtime``) caches them.
 
     With a ``problem`` and without commitments if there are none in the bucket, or none that can be used.
     """
     if settings.commitments != "on":
         return None
-    now = runtime.current().now()
-    cached = _ask_if_due(aws.s3(), bucket, now)
+    now = runtime.now()
+    cached = _ask_if_due(s3(), bucket, runtime)
     commitments = cached.commitments
     if commitments is None:
         return Commitments(fetched_at=now, problem=cached.problem)
@@ -81,12 +87,12 @@ def load(settings: CommitmentSettings, bucket: str) -> Commitments | None:
     return commitments.active(now)
 
 
-def last_reading(s3: S3Client, bucket: str) -> Commitments | None:
+def last_reading(s3: S3Client, bucket: str, *, runtime: Runtime) -> Commitments | None:
     """The last reading, of any age; None if there is none that can be used."""
-    return _ask_if_due(s3, bucket, runtime.current().now()).commitments
+    return _ask_if_due(s3, bucket, runtime).commitments
 
 
-def save(s3: S3Client, bucket: str, commitments: Commitments) -> int:
+def save(s3: S3Client, bucket: str, commitments: Commitments, *, runtime: Runtime) -> int:
     """Store the commitments in place of those before; returns their size in bytes.
 
     Raises:
@@ -94,7 +100,7 @@ def save(s3: S3Client, bucket: str, commitments: Commitments) -> int:
     """
     stored = encode(commitments)
     s3.put_object(Bucket=bucket, Key=KEY, Body=stored, ContentType="application/octet-stream")
-    _cached(bucket).asked_at = None
+    _cached(bucket, runtime).asked_at = None
     return len(stored)
 
 
@@ -119,12 +125,12 @@ def decode(stored: bytes) -> Commitments:
         raise MalformedCommitmentsError(f"no commitments: {error}") from error
 
 
-def _cached(bucket: str) -> _Cached:
-    return runtime.current().cached(f"commitments:{bucket}", _Cached)
+def _cached(bucket: str, runtime: Runtime) -> _Cached:
+    return runtime.cached(f"commitments:{bucket}", _Cached)
 
 
-def _ask_if_due(s3: S3Client, bucket: str, now: datetime) -> _Cached:
-    cached = _cached(bucket)
+def _ask_if_due(s3: S3Client, bucket: str, runtime: Runtime) -> _Cached:
+    cached, now = _cached(bucket, runtime), runtime.now()
     if cached.asked_at is None or now - cached.asked_at >= ASKED_EVERY:
         _ask(s3, bucket, cached)
         cached.asked_at = now
@@ -140,7 +146,7 @@ def _ask(s3: S3Client, bucket: str, cached: _Cached) -> None:
             response = s3.get_object(Bucket=bucket, Key=KEY)
         cached.commitments, cached.etag = decode(response["Body"].read()), response["ETag"]
     except ClientError as error:
-        code = aws.error_code(error)
+        code = error_code(error)
         if code in _NOT_FOUND:
             cached.commitments, cached.problem = None, _NOT_READ
         elif code not in _NOT_MODIFIED:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws
 from shared.instance_types import pricing
 from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.instance_types.hardware import parse_hardware
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_pricing import PricingClient
 
     from shared.instance_types.catalog import Hardware, PriceSource
 
@@ -43,8 +43,20 @@ class RefreshResult:
     problems: tuple[str, ...] = ()
 
 
+class CatalogClients(Protocol):
+    """The AWS clients that the catalog is fetched with: those of :mod:`shared.base.aws`."""
+
+    def ec2(self) -> EC2Client:
+        """EC2, for instance types and spot prices."""
+        ...
+
+    def pricing(self, region: str) -> PricingClient:
+        """The price list with the prices of a Region."""
+        ...
+
+
 def refresh(
-    previous: InstanceTypeCatalog | None, *, requested: str | None, region: str, now: datetime
+    clients: CatalogClients, previous: InstanceTypeCatalog | None, *, requested: str | None, region: str, now: datetime
 ) -> RefreshResult:
     """The catalog as of now. ``requested`` is "types", "prices" or None: what is stale.
 
@@ -57,11 +69,11 @@ def refresh(
     catalog = previous or InstanceTypeCatalog(region=region, types_at=now, prices_at=now)
     problems: list[str] = []
     if types:
-        catalog = _with_types(catalog, region, now, problems, has_previous=previous is not None)
+        catalog = _with_types(clients.ec2(), catalog, region, now, problems, has_previous=previous is not None)
     if types or (prices and catalog.price_source != "aws"):
-        catalog = _with_on_demand(catalog, region, problems)
+        catalog = _with_on_demand(clients, catalog, region, problems)
     if prices:
-        catalog = _with_spot(catalog, now, problems)
+        catalog = _with_spot(clients.ec2(), catalog, now, problems)
     return RefreshResult(catalog=catalog, types=types, prices=prices, problems=tuple(problems))
 
 
@@ -70,9 +82,14 @@ def _is_due(fetched_at: datetime, max_age: timedelta, *, requested: bool, now: d
 
 
 def _with_types(
-    catalog: InstanceTypeCatalog, region: str, now: datetime, problems: list[str], *, has_previous: bool
+    ec2: EC2Client,
+    catalog: InstanceTypeCatalog,
+    region: str,
+    now: datetime,
+    problems: list[str],
+    *,
+    has_previous: bool,
 ) -> InstanceTypeCatalog:
-    ec2 = aws.ec2()
     try:
         return msgspec.structs.replace(
             catalog,
@@ -89,13 +106,15 @@ def _with_types(
         return catalog
 
 
-def _with_on_demand(catalog: InstanceTypeCatalog, region: str, problems: list[str]) -> InstanceTypeCatalog:
+def _with_on_demand(
+    clients: CatalogClients, catalog: InstanceTypeCatalog, region: str, problems: list[str]
+) -> InstanceTypeCatalog:
     """With the price list's prices; else with the previous ones, and estimates for types without; else estimates."""
     source: PriceSource = "aws"
     prices: dict[str, float] = {}
     try:
         if pricing.has_price_list(region):
-            prices = pricing.on_demand_prices(aws.pricing(region), region=region)
+            prices = pricing.on_demand_prices(clients.pricing(region), region=region)
     except (ClientError, BotoCoreError) as error:
         problems.append(f"on-demand prices can't be fetched: {error}")
     else:
@@ -114,9 +133,9 @@ def _with_on_demand(catalog: InstanceTypeCatalog, region: str, problems: list[st
     return msgspec.structs.replace(catalog, on_demand=prices, price_source=source)
 
 
-def _with_spot(catalog: InstanceTypeCatalog, now: datetime, problems: list[str]) -> InstanceTypeCatalog:
+def _with_spot(ec2: EC2Client, catalog: InstanceTypeCatalog, now: datetime, problems: list[str]) -> InstanceTypeCatalog:
     try:
-        spot = pricing.spot_prices(aws.ec2(), now=now)
+        spot = pricing.spot_prices(ec2, now=now)
     except (ClientError, BotoCoreError) as error:
         problems.append(f"spot prices stay as of {catalog.prices_at:%Y-%m-%d %H:%M}: {error}")
         return catalog

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api import labels as names
-from shared.base import aws
 from shared.interruptions.event_verification import UNKNOWN, InstanceFacts
 from shared.interruptions.notice import Evidence
 from shared.launch import instances
@@ -23,14 +22,13 @@ _SPOT_EVIDENCE = frozenset({Evidence.SPOT, Evidence.SPOT_INTERRUPTED})
 
 
 def instance_facts(
-    evidence_by_instance: Mapping[str, Collection[Evidence]], *, logger: Logger
+    ec2: EC2Client, evidence_by_instance: Mapping[str, Collection[Evidence]], *, logger: Logger
 ) -> dict[str, InstanceFacts]:
     """What EC2 reports, for each instance id; empty if EC2 can't be called.
 
     For spot warnings the spot request alone is enough, and its description is small; the instances themselves are
-    described only where other evidence is needed.
+    described only where other evidence is needed. ``ec2`` should have short time-outs, as the answer is of use at once.
     """
-    ec2 = aws.ec2_short_timeout()
     spot_ids = sorted(i for i, evidence in evidence_by_instance.items() if _SPOT_EVIDENCE.intersection(evidence))
     try:
         statuses = _spot_request_statuses(spot_ids, ec2)
@@ -39,7 +37,7 @@ def instance_facts(
             for i, evidence in evidence_by_instance.items()
             if i not in statuses or not _SPOT_EVIDENCE.issuperset(evidence)
         )
-        described = instances.get(other_ids, ec2=ec2)
+        described = instances.get(ec2, other_ids)
     except (BotoCoreError, ClientError) as error:
         logger.warning(
             "EC2 could not be called; events are accepted without verification",

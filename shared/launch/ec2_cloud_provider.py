@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.runtime import Runtime
     from shared.base.settings import LaunchSettings
     from shared.cloud_provider import (
         Instance,
@@ -33,19 +34,24 @@ if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
+    from shared.launch.clients import LaunchClients
     from shared.launch.launch_conditions import CommitmentUse
+    from shared.launch.node_class.status import NodeClassResolver
     from shared.snapshot import Snapshot
 
 
 class EC2CloudProvider(Struct, kw_only=True):
     """EC2 for one cluster: a :class:`shared.cloud_provider.CloudProvider`.
 
-    ``table_name`` is DynamoDB's, which keeps the rate limit of CreateFleet, the unavailable offerings and partial
+    ``runtime`` is the process: its clock, and the cache of what earlier decisions worked out. ``table_name`` is
+    DynamoDB's, which keeps the rate limit of CreateFleet, the unavailable offerings and partial
     launches. It and ``default_instance_profile`` are needed to list instance types and to create; ``catalog`` to list
     instance types. ``commitments`` are the account's, None where they don't count; ``commitment_share`` is what the
     cluster may use of what is unused, None: by running instances.
     """
 
+    clients: LaunchClients
+    runtime: Runtime
     cluster_name: str
     table_name: str = ""
     default_instance_profile: str = ""
@@ -54,14 +60,21 @@ class EC2CloudProvider(Struct, kw_only=True):
     commitment_share: float | None = None
 
     @classmethod
+    def of_cluster(cls, cluster_name: str) -> EC2CloudProvider:
+        """The provider of a function that launches nothing."""
+        return cls(clients=aws, runtime=runtime.current(), cluster_name=cluster_name)
+
+    @classmethod
     def launching(cls, settings: LaunchSettings, catalog: InstanceTypeCatalog | None) -> EC2CloudProvider:
         """The provider of a function with these settings; the account's commitments count only with a catalog."""
-        commitments = None
+        process, commitments = runtime.current(), None
         if catalog is not None and settings.commitments == "on":
             from shared.commitments import store  # noqa: PLC0415 (few deployments count commitments)
 
-            commitments = store.load(settings, settings.catalog_bucket)
+            commitments = store.load(settings, settings.catalog_bucket, s3=aws.s3, runtime=process)
         return cls(
+            clients=aws,
+            runtime=process,
             cluster_name=settings.cluster_name,
             table_name=settings.table_name,
             default_instance_profile=settings.node_instance_profile,
@@ -85,26 +98,15 @@ class EC2CloudProvider(Struct, kw_only=True):
         if self.catalog is None:
             raise CatalogMissingError("the cloud provider was given no catalog")
         conditions = launch_conditions.read(
-            aws.dynamodb(),
+            self.clients.dynamodb(),
             self.table_name,
             commitments=self._commitment_use(now),
             now=now,
             only_recently_unavailable=only_recently_unavailable,
         )
-        node_classes = current_node_classes(
-            snapshot.node_classes,
-            self._cluster(),
-            default_instance_profile=self.default_instance_profile,
-            now=now,
-        )
-        resolved = resolve_node_pools(
-            snapshot,
-            node_classes,
-            self.catalog,
-            conditions,
-            cache=InstanceTypeCache.of(runtime.current()),
-            now=now,
-        )
+        node_classes = current_node_classes(self._node_class_resolver(), snapshot.node_classes, now=now)
+        cache = InstanceTypeCache.of(self.runtime)
+        resolved = resolve_node_pools(snapshot, node_classes, self.catalog, conditions, cache=cache, now=now)
         if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
             return resolved
         from shared.api.pause import paused_pools  # noqa: PLC0415 (rarely needed)
@@ -123,15 +125,18 @@ class EC2CloudProvider(Struct, kw_only=True):
         from shared.launch.fleet.partial_launches import PartialLaunches  # noqa: PLC0415 (the same)
         from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
 
-        rate_limiter = RateLimiter(aws.dynamodb(), self.table_name)
-        rates = interruption_rates.current(aws.dynamodb(), self.table_name, now=now)
+        dynamodb = self.clients.dynamodb()
+        rate_limiter = RateLimiter(dynamodb, self.table_name)
+        rates = interruption_rates.current(dynamodb, self.table_name, now=now)
         results = launch(
             requests,
+            clients=self.clients,
+            runtime=self.runtime,
             cluster=self._cluster(),
             now=now,
             rate_limiter=rate_limiter,
             interruption_rates=rates,
-            partial_launches=PartialLaunches(aws.dynamodb(), self.table_name),
+            partial_launches=PartialLaunches(dynamodb, self.table_name),
         )
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
@@ -140,7 +145,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             ([o for o in unavailable if o not in lasting], "NoCapacity", unavailable_offerings.TTL),
             ([o for o in unavailable if o in lasting], "Failing", unavailable_offerings.LASTING_TTL),
         ):
-            unavailable_offerings.mark(aws.dynamodb(), self.table_name, offerings, reason=reason, now=now, ttl=ttl)
+            unavailable_offerings.mark(dynamodb, self.table_name, offerings, reason=reason, now=now, ttl=ttl)
         return results
 
     def start(self, claims: Sequence[NodeClaim], *, now: datetime) -> tuple[LaunchFailure, ...]:
@@ -152,29 +157,30 @@ class EC2CloudProvider(Struct, kw_only=True):
         from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
         from shared.launch import instance_power  # noqa: PLC0415 (the same)
 
-        failures = instance_power.start(claims)
+        failures = instance_power.start(self.clients.ec2(), claims)
         unavailable = dict.fromkeys(offering for failure in failures for offering in failure.unavailable)
         if unavailable:
-            unavailable_offerings.mark(aws.dynamodb(), self.table_name, unavailable, reason="NoCapacity", now=now)
+            dynamodb = self.clients.dynamodb()
+            unavailable_offerings.mark(dynamodb, self.table_name, unavailable, reason="NoCapacity", now=now)
         return failures
 
     def stop(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Stop the instances; returns EC2's error by instance."""
         from shared.launch import instance_power  # noqa: PLC0415 (see the module)
 
-        return instance_power.stop(instance_ids)
+        return instance_power.stop(self.clients.ec2(), instance_ids)
 
     def delete(self, instance_ids: Sequence[str]) -> Terminations:
         """Terminate the instances; those that EC2 doesn't know are left out."""
-        return instances.terminate(instance_ids)
+        return instances.terminate(self.clients.ec2(), instance_ids)
 
     def get(self, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
         """Those of the instances that EC2 knows, terminated ones too, by id."""
-        return instances.get(instance_ids)
+        return instances.get(self.clients.ec2(), instance_ids)
 
     def list(self) -> tuple[Instance, ...]:
         """Every instance that has the cluster's tag and isn't terminated, by id."""
-        return instances.list_by_cluster(self.cluster_name)
+        return instances.list_by_cluster(self.clients.ec2(), self.cluster_name)
 
     def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its EC2NodeClass selects now; empty if it doesn't."""
@@ -191,7 +197,17 @@ class EC2CloudProvider(Struct, kw_only=True):
             commitments=self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
         )
 
+    def _node_class_resolver(self) -> NodeClassResolver:
+        from shared.launch.node_class.status import NodeClassResolver  # noqa: PLC0415 (see the module)
+
+        return NodeClassResolver(
+            clients=self.clients,
+            runtime=self.runtime,
+            cluster=self._cluster(),
+            default_instance_profile=self.default_instance_profile,
+        )
+
     def _cluster(self) -> ClusterInfo:
         from shared.cluster.connect import describe  # noqa: PLC0415 (see the module)
 
-        return describe(aws.eks(), self.cluster_name)
+        return describe(self.clients.eks(), self.cluster_name)

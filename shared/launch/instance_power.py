@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api import labels as names
-from shared.base import aws
 from shared.base.aws import error_code
 from shared.cloud_provider import LaunchFailure, instance_id
 from shared.launch.fleet import errors
@@ -19,12 +18,14 @@ from shared.launch.fleet import errors
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mypy_boto3_ec2 import EC2Client
+
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import FailureKind
     from shared.instance_types.instance_type import OfferingKey
 
 
-def start(claims: Sequence[NodeClaim]) -> tuple[LaunchFailure, ...]:
+def start(ec2: EC2Client, claims: Sequence[NodeClaim]) -> tuple[LaunchFailure, ...]:
     """Start the NodeClaims' instances; returns the failures. Starting a running instance again is harmless.
 
     The instances of one offering share a call; if it fails, they are started one by one until one has no capacity.
@@ -34,30 +35,30 @@ def start(claims: Sequence[NodeClaim]) -> tuple[LaunchFailure, ...]:
         by_offering.setdefault(_offering(claim), []).append(claim)
     failures: list[LaunchFailure] = []
     for offering, group in by_offering.items():
-        failures += _start_group(offering, group)
+        failures += _start_group(ec2, offering, group)
     return tuple(failures)
 
 
-def stop(instance_ids: Sequence[str]) -> dict[str, str]:
+def stop(ec2: EC2Client, instance_ids: Sequence[str]) -> dict[str, str]:
     """Stop the instances; returns EC2's error by instance. Stopping a stopped instance again is harmless."""
     errors: dict[str, str] = {}
     for known_id in instance_ids:
         try:
-            aws.ec2().stop_instances(InstanceIds=[known_id])
+            ec2.stop_instances(InstanceIds=[known_id])
         except ClientError as error:
             errors[known_id] = str(error)
     return errors
 
 
-def _start_group(offering: OfferingKey, group: Sequence[NodeClaim]) -> list[LaunchFailure]:
-    error = _try_to_start(group)
+def _start_group(ec2: EC2Client, offering: OfferingKey, group: Sequence[NodeClaim]) -> list[LaunchFailure]:
+    error = _try_to_start(ec2, group)
     if error is None:
         return []
     if len(group) == 1 or _kind(error) == "throttled":
         return [_failure(claim, offering, error) for claim in group]
     failures: list[LaunchFailure] = []
     for number, claim in enumerate(group):
-        error = _try_to_start([claim])
+        error = _try_to_start(ec2, [claim])
         if error is not None and _kind(error) == "capacity":
             return [*failures, *(_failure(c, offering, error) for c in group[number:])]
         if error is not None:
@@ -65,9 +66,9 @@ def _start_group(offering: OfferingKey, group: Sequence[NodeClaim]) -> list[Laun
     return failures
 
 
-def _try_to_start(claims: Sequence[NodeClaim]) -> ClientError | None:
+def _try_to_start(ec2: EC2Client, claims: Sequence[NodeClaim]) -> ClientError | None:
     try:
-        aws.ec2().start_instances(InstanceIds=[instance_id(c.status.provider_id) for c in claims])
+        ec2.start_instances(InstanceIds=[instance_id(c.status.provider_id) for c in claims])
     except ClientError as error:
         return error
     return None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api import labels
-from shared.base import aws
 from shared.base.aws import error_code
 from shared.cloud_provider import Instance, Terminations
 
@@ -39,16 +38,16 @@ _REFUSED = frozenset(
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-def list_by_cluster(cluster_name: str) -> tuple[Instance, ...]:
+def list_by_cluster(ec2: EC2Client, cluster_name: str) -> tuple[Instance, ...]:
     """Every instance that has the cluster's tag and isn't terminated, by id.
 
     Raises:
         ClientError: EC2 returned an error.
     """
-    return _describe([_cluster_filter(cluster_name)], _NOT_TERMINATED)
+    return _describe(ec2, [_cluster_filter(cluster_name)], _NOT_TERMINATED)
 
 
-def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
+def list_by_launch_group(ec2: EC2Client, cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:
     """The instances of the launch groups, by id; terminated ones too, as long as EC2 shows them.
 
     Raises:
@@ -58,14 +57,13 @@ def list_by_launch_group(cluster_name: str, groups: Sequence[str]) -> tuple[Inst
     for start in range(0, len(groups), _MAX_FILTER_VALUES):
         values = list(groups[start : start + _MAX_FILTER_VALUES])
         group_filter: FilterTypeDef = {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": values}
-        instances += _describe([_cluster_filter(cluster_name), group_filter], (*_NOT_TERMINATED, "terminated"))
+        filters = [_cluster_filter(cluster_name), group_filter]
+        instances += _describe(ec2, filters, (*_NOT_TERMINATED, "terminated"))
     return tuple(sorted(instances, key=lambda i: i.id))
 
 
-def get(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[Instance, ...]:
+def get(ec2: EC2Client, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
     """Those of the instances that EC2 knows, terminated ones too, by id. Unknown ids are no error.
-
-    ``ec2``: the client to call, if not the default one.
 
     Raises:
         ClientError: EC2 returned an error.
@@ -73,11 +71,12 @@ def get(instance_ids: Sequence[str], *, ec2: EC2Client | None = None) -> tuple[I
     instances: list[Instance] = []
     for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
         values = list(instance_ids[start : start + _MAX_FILTER_VALUES])
-        instances += _describe([{"Name": "instance-id", "Values": values}], (*_NOT_TERMINATED, "terminated"), ec2=ec2)
+        by_id: FilterTypeDef = {"Name": "instance-id", "Values": values}
+        instances += _describe(ec2, [by_id], (*_NOT_TERMINATED, "terminated"))
     return tuple(sorted(instances, key=lambda i: i.id))
 
 
-def terminate(instance_ids: Sequence[str]) -> Terminations:
+def terminate(ec2: EC2Client, instance_ids: Sequence[str]) -> Terminations:
     """Terminate the instances, in batches.
 
     EC2 rejects a whole batch for one id that it doesn't know, or that it refuses to terminate. These are removed, and
@@ -90,15 +89,15 @@ def terminate(instance_ids: Sequence[str]) -> Terminations:
     refused: dict[str, str] = {}
     unique = list(dict.fromkeys(instance_ids))
     for start in range(0, len(unique), _MAX_TERMINATED_A_CALL):
-        known += _terminate_batch(unique[start : start + _MAX_TERMINATED_A_CALL], refused)
+        known += _terminate_batch(ec2, unique[start : start + _MAX_TERMINATED_A_CALL], refused)
     return Terminations(known=tuple(known), refused=refused)
 
 
-def _terminate_batch(batch: list[str], refused: dict[str, str]) -> list[str]:
+def _terminate_batch(ec2: EC2Client, batch: list[str], refused: dict[str, str]) -> list[str]:
     """Terminate the instances; returns those that EC2 knew, without the ``refused`` ones, which are added there."""
     while batch:
         try:
-            aws.ec2().terminate_instances(InstanceIds=batch)
+            ec2.terminate_instances(InstanceIds=batch)
         except ClientError as error:
             code, message = error_code(error), error.response["Error"].get("Message", "")
             if code not in _NOT_FOUND | _REFUSED:
@@ -106,7 +105,8 @@ def _terminate_batch(batch: list[str], refused: dict[str, str]) -> list[str]:
             named = set(_INSTANCE_ID.findall(message)) & set(batch)
             if not named and len(batch) > 1:
                 middle = len(batch) // 2
-                return [*_terminate_batch(batch[:middle], refused), *_terminate_batch(batch[middle:], refused)]
+                halves = batch[:middle], batch[middle:]
+                return [known_id for half in halves for known_id in _terminate_batch(ec2, half, refused)]
             unnamed = sum(instance_id not in why for instance_id, why in refused.items())
             if not named and code in _REFUSED and unnamed >= _MAX_UNNAMED:
                 raise
@@ -123,14 +123,9 @@ def _cluster_filter(cluster_name: str) -> FilterTypeDef:
     return {"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}
 
 
-def _describe(
-    filters: list[FilterTypeDef], states: Sequence[str], *, ec2: EC2Client | None = None
-) -> tuple[Instance, ...]:
-    pages = (
-        (ec2 or aws.ec2())
-        .get_paginator("describe_instances")
-        .paginate(Filters=[*filters, {"Name": "instance-state-name", "Values": list(states)}])
-    )
+def _describe(ec2: EC2Client, filters: list[FilterTypeDef], states: Sequence[str]) -> tuple[Instance, ...]:
+    by_state: FilterTypeDef = {"Name": "instance-state-name", "Values": list(states)}
+    pages = ec2.get_paginator("describe_instances").paginate(Filters=[*filters, by_state])
     instances = [_instance(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
     return tuple(sorted(instances, key=lambda i: i.id))
 

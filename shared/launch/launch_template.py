@@ -19,7 +19,6 @@ from shared.ami_family.families import GIB
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.base import runtime
 from shared.base.aws import error_code
 from shared.base.struct import Struct
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagTypeDef
 
     from shared.ami_family.families import Family
-    from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
+    from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec, MetadataOptions
+    from shared.base.runtime import Runtime
 
 _HASH_LENGTH = 16
 _ALREADY_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
@@ -96,36 +96,45 @@ def launch_template(
         QuantityError: the size of a volume is not a quantity.
         OptionError: EC2 would reject an option of the class.
     """
-    spec, status = node_class.spec, node_class.status
-    groups = [group.id for group in status.security_groups]
-    metadata = spec.metadata_options
+    spec = node_class.spec
     tagged = ["instance", "volume", "network-interface", *(["spot-instances-request"] if spot else [])]
     data: dict[str, Any] = {
         "ImageId": ami_id,
         "UserData": base64.b64encode(user_data.encode()).decode(),
         "BlockDeviceMappings": block_devices(family, spec.block_device_mappings),
         "Monitoring": {"Enabled": spec.detailed_monitoring},
-        "MetadataOptions": {
-            "HttpEndpoint": metadata.http_endpoint,
-            "HttpProtocolIpv6": metadata.http_protocol_ipv6,
-            "HttpPutResponseHopLimit": metadata.http_put_response_hop_limit,
-            "HttpTokens": metadata.http_tokens,
-        },
+        "MetadataOptions": _metadata_options(spec.metadata_options),
         "TagSpecifications": [{"ResourceType": resource, "Tags": tag_list(tags)} for resource in tagged],
         **cpu_and_placement(spec),
         **_capacity_reservation(node_class, reservation_id),
+        **_instance_profile(node_class.status.instance_profile),
+        **_network(node_class, efa_count),
     }
-    if status.instance_profile:
-        named = "Arn" if status.instance_profile.startswith("arn:") else "Name"
-        data["IamInstanceProfile"] = {named: status.instance_profile}
-    if interfaces := network_interfaces(spec, groups, public=spec.associate_public_ip_address, efa_count=efa_count):
-        data["NetworkInterfaces"] = interfaces
-    else:
-        data["SecurityGroupIds"] = groups
     if not data["BlockDeviceMappings"]:
         del data["BlockDeviceMappings"]
     digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_HASH_LENGTH]
     return LaunchTemplate(name=f"tenon-{cluster}-{digest}", data=data)
+
+
+def _metadata_options(options: MetadataOptions) -> dict[str, Any]:
+    return {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+    }
+
+
+def _instance_profile(profile: str) -> dict[str, Any]:
+    if not profile:
+        return {}
+    return {"IamInstanceProfile": {"Arn" if profile.startswith("arn:") else "Name": profile}}
+
+
+def _network(node_class: EC2NodeClass, efa_count: int) -> dict[str, Any]:
+    spec, groups = node_class.spec, [group.id for group in node_class.status.security_groups]
+    interfaces = network_interfaces(spec, groups, public=spec.associate_public_ip_address, efa_count=efa_count)
+    return {"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}
 
 
 INTERRUPTIBLE = "interruptible-capacity-reservation"
@@ -195,15 +204,15 @@ def tag_list(tags: Mapping[str, str]) -> list[TagTypeDef]:
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
-def ensure(ec2: EC2Client, template: LaunchTemplate, *, cluster: str) -> None:
-    """Create the template if it doesn't exist; a warm process remembers for ten minutes which do.
+def ensure(ec2: EC2Client, runtime: Runtime, template: LaunchTemplate, *, cluster: str) -> None:
+    """Create the template if it doesn't exist; a warm process (``runtime``) remembers for ten minutes which do.
 
     An hour after its last launch a template is deleted, by another function.
 
     Raises:
         ClientError: EC2 rejected it.
     """
-    existing, now = _existing(), runtime.current().now()
+    existing, now = _existing(runtime), runtime.now()
     if template.name in existing and now - existing[template.name] < _REMEMBERED_FOR:
         return
     tags = {labels.CLUSTER_TAG.format(cluster=cluster): "owned", labels.CLUSTER_NAME_TAG: cluster}
@@ -219,16 +228,16 @@ def ensure(ec2: EC2Client, template: LaunchTemplate, *, cluster: str) -> None:
     existing[template.name] = now
 
 
-def forget(names: Sequence[str]) -> None:
+def forget(runtime: Runtime, names: Sequence[str]) -> None:
     """The templates were deleted: :func:`ensure` creates them again."""
-    existing = _existing()
+    existing = _existing(runtime)
     for name in names:
         existing.pop(name, None)
 
 
-def _existing() -> dict[str, datetime]:
+def _existing(runtime: Runtime) -> dict[str, datetime]:
     """By name: when the template was seen last."""
-    return runtime.current().cached("launch-templates", dict)
+    return runtime.cached("launch-templates", dict)
 
 
 def cpu_and_placement(spec: EC2NodeClassSpec) -> dict[str, Any]:

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
     from shared.api.nodepool import NodePool
-    from shared.cluster.connect import ClusterInfo
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
     from shared.instance_types.instance_type_cache import Adjustment, InstanceTypeCache
     from shared.launch.launch_conditions import LaunchConditions
+    from shared.launch.node_class.status import NodeClassResolver
     from shared.snapshot import Snapshot
 
 
@@ -304,17 +304,14 @@ def _zone_requirements(pool: NodePool) -> list[NodeSelectorRequirement]:
 
 
 def resolve_node_classes(
-    classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
+    resolver: NodeClassResolver, classes: Iterable[EC2NodeClass], *, now: datetime
 ) -> Mapping[str, EC2NodeClass]:
     """By name: the node classes with their status resolved on AWS."""
-    return {
-        c.name: replace(c, status=resolve(c, cluster, default_instance_profile=default_instance_profile, now=now))
-        for c in classes
-    }
+    return {c.name: replace(c, status=resolve(resolver, c, now=now)) for c in classes}
 
 
 def current_node_classes(
-    classes: Iterable[EC2NodeClass], cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
+    resolver: NodeClassResolver, classes: Iterable[EC2NodeClass], *, now: datetime
 ) -> tuple[EC2NodeClass, ...]:
     """The node classes with their stored status where that is current, as in Karpenter.
 
@@ -324,7 +321,7 @@ def current_node_classes(
     all_classes = tuple(classes)
     current = (c for c in all_classes if _has_current_status(c))
     stale = [c for c in all_classes if not _has_current_status(c)]
-    resolved = resolve_node_classes(stale, cluster, default_instance_profile=default_instance_profile, now=now)
+    resolved = resolve_node_classes(resolver, stale, now=now)
     return (*current, *resolved.values())
 
 

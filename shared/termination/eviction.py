@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_terminating
-from shared.base import parallel, runtime
+from shared.base import parallel
 from shared.base.struct import Struct
 from shared.cluster import resources
 from shared.cluster.errors import (
@@ -19,7 +19,7 @@ from shared.cluster.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from shared.api.kubernetes import Pod
@@ -38,6 +38,7 @@ class Evictor(Struct, kw_only=True):
 
     client: Client
     recorder: Recorder
+    now: Callable[[], datetime]
 
     def evict_all(self, pods: Sequence[Pod], node_name: str, *, until: datetime) -> list[str | None]:
         """Evict the pods, several at once; for each what :meth:`evict` returns, None if it was not begun by ``until``.
@@ -47,7 +48,7 @@ class Evictor(Struct, kw_only=True):
         """
 
         def evict(pod: Pod) -> str | None:
-            return None if runtime.current().now() >= until else self.evict(pod, why=_terminated(node_name))
+            return None if self.now() >= until else self.evict(pod, why=_terminated(node_name))
 
         return parallel.each(evict, pods, sequential_limit=1)
 

@@ -93,7 +93,6 @@ UNBLOCKING: dict[str, Callable[[World], object]] = {
 }
 
 
-@pytest.mark.flow
 @pytest.mark.parametrize("unblock", UNBLOCKING.values(), ids=UNBLOCKING)
 def test_a_pod_is_evicted_within_ten_seconds_of_its_budget_allowing_it(
     spot_default: World, unblock: Callable[[World], object]

@@ -227,7 +227,6 @@ def test_wherever_the_function_dies_events_and_queues_are_followed(world: World)
     assert world.dead_letters() == []
 
 
-@pytest.mark.flow
 @pytest.mark.calm_world
 def test_an_alarm_raises_a_buffer_at_once_and_ok_releases_it(world: World) -> None:
     since = world.clock.now()

@@ -112,7 +112,6 @@ def test_a_buffer_is_whole_as_soon_as_its_node_is_initialized(world: World) -> N
     assert world.clock.now() - since <= timedelta(seconds=2)
 
 
-@pytest.mark.flow
 def test_a_percentage_follows_the_deployment_and_what_is_scaled_in_frees_its_nodes(world: World) -> None:
     start(world, buffer(**WEB, percentage=50), replicas=4)
     assert capacity_buffer(world, "warm")["status"]["replicas"] == 2

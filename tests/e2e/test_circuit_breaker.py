@@ -14,7 +14,8 @@ from local.world import Options, World, sample_objects
 from tests.e2e.cli.conftest import Shell
 from tests.e2e.interruptions.environment import deployment
 from tests.e2e.test_eventual_consistency import ONE_PER_NODE
-from tests.e2e.test_pause import condition, messages, running
+from tests.e2e.test_pause import condition
+from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,17 +77,17 @@ def test_machines_that_never_join_open_it_it_tries_one_and_closes_when_that_join
         assert stated["reason"] == "CircuitBreakerOpen"
         assert "did not register within" in stated["message"]
         assert "launches are tried again at" in stated["message"]
-        assert messages(world, "CircuitBreakerOpen", "NodePool")
-        assert any("did not register" in e["message"] for e in messages(world, "FailedScheduling", "Pod"))
+        assert events(world, "CircuitBreakerOpen", kind="NodePool")
+        assert any("did not register" in e["message"] for e in events(world, "FailedScheduling", kind="Pod"))
         world.run_for(HOUR)
         assert first < launched(world) <= first + 3  # one at a time, each after a longer wait
         assert len(world.instances()) <= 1
         world.redeliver()
         boots.never.clear()
-        world.run_until(lambda: running(world) == 3, limit=HOUR)
+        world.run_until(lambda: len(running(world)) == 3, limit=HOUR)
         world.run_for(timedelta(minutes=2))
         assert condition(world) is None
-        assert messages(world, "Resumed", "NodePool")
+        assert events(world, "Resumed", kind="NodePool")
 
 
 def test_resume_closes_it_at_once(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_resume_closes_it_at_once(tmp_path: Path) -> None:
         world.run_for(timedelta(minutes=50))
         boots.never.clear()
         assert "circuit breaker of NodePool default is closed" in shell.tenon("resume", "demo").out
-        world.run_until(lambda: running(world) == 3, limit=timedelta(minutes=5))
+        world.run_until(lambda: len(running(world)) == 3, limit=timedelta(minutes=5))
 
 
 def test_one_machine_of_many_that_does_not_join_does_not_open_it(tmp_path: Path) -> None:
@@ -113,9 +114,9 @@ def test_one_machine_of_many_that_does_not_join_does_not_open_it(tmp_path: Path)
         boots.never.clear()
         world.scale("default", "web", 4)
         world.run_for(timedelta(minutes=20))
-        assert running(world) == 4
+        assert len(running(world)) == 4
         assert condition(world) is None
-        assert not messages(world, "CircuitBreakerOpen", "NodePool")
+        assert not events(world, "CircuitBreakerOpen", kind="NodePool")
 
 
 def test_other_pools_launch_unless_several_node_classes_fail(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_other_pools_launch_unless_several_node_classes_fail(tmp_path: Path) -> 
         second["metadata"]["name"] = "second"
         pools = [pool("default", "m5.large", weight=10), pool("fallback", "m5.xlarge", "second")]
         world.apply([sample_objects.node_class(world), second, *pools, spread(2)])
-        world.run_until(lambda: running(world) == 2, limit=timedelta(minutes=25))
+        world.run_until(lambda: len(running(world)) == 2, limit=timedelta(minutes=25))
         assert condition(world, "fallback") is None
 
 
@@ -154,7 +155,7 @@ def test_all_pools_wait_when_several_node_classes_fail_and_one_launch_is_tried(t
         assert launched(world) - before <= 3
         assert len(world.instances()) <= 1
         boots.never.clear()
-        world.run_until(lambda: running(world) == 3, limit=HOUR)
+        world.run_until(lambda: len(running(world)) == 3, limit=HOUR)
 
 
 def test_lack_of_capacity_does_not_open_it(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_lack_of_capacity_does_not_open_it(tmp_path: Path) -> None:
         world.run_for(timedelta(minutes=30))
         assert condition(world) is None
         world.aws.capacity.set("on-demand", "*", "*", 100)
-        world.run_until(lambda: running(world) == 2, limit=timedelta(minutes=5))
+        world.run_until(lambda: len(running(world)) == 2, limit=timedelta(minutes=5))
 
 
 def test_launches_that_ec2_refuses_open_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from local.kubernetes.errors import ApiError
 from local.world import sample_objects
 from shared.base import aws, decision_log
-from tests.e2e.world_state import running
+from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def start(world: World, load: Load, node_pool: dict[str, Any], *, replicas: int)
 
 
 def messages(world: World, reason: str, name: str = "") -> list[str]:
-    return [event["message"] for event in messages(world, reason, name=name)]
+    return [event["message"] for event in events(world, reason, name=name)]
 
 
 def log(world: World, node: str) -> tuple[decision_log.DecisionRecord, ...]:
@@ -94,7 +94,6 @@ def test_expiration_waits_for_its_budget_window_and_reports_it(world: World, loa
     world.run_until(lambda: len(running(world)) == 1 and name not in {n["metadata"]["name"] for n in world.nodes()})
 
 
-@pytest.mark.flow
 def test_a_budget_with_an_unreadable_schedule_stops_disruption_alone_and_is_reported(world: World, load: Load) -> None:
     disruption: dict[str, Any] = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     start(world, load, pool(disruption=disruption), replicas=2)

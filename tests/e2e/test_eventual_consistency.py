@@ -22,7 +22,6 @@ ONE_PER_NODE = {
 }
 
 
-@pytest.mark.flow
 @pytest.mark.parametrize("answers", ["empty", "partial", "lagging"])
 def test_no_answer_of_ec2_gives_up_a_healthy_node(spot_default: World, answers: str) -> None:
     world = spot_default

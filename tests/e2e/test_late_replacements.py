@@ -43,7 +43,6 @@ def is_tainted(world: World, claim: str) -> bool:
     return any(taint["key"] == DISRUPTED for taint in node["spec"].get("taints") or [])
 
 
-@pytest.mark.flow
 @pytest.mark.calm_world  # exact minutes
 def test_a_replacement_that_is_not_initialized_after_ten_minutes_is_kept_and_the_node_takes_pods_again(
     world: World,

@@ -7,13 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.e2e.interruptions.rig import deployment, event, fill, health, instance_of, nodes_of, send
 
 from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.cluster.lease import lease_name
 from tests.e2e.cli.conftest import Shell
+from tests.e2e.interruptions.environment import deployment, event, fill, health, instance_of, nodes_of, send
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:

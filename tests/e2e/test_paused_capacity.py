@@ -12,7 +12,8 @@ from tests.e2e.interruptions.environment import deployment, fill
 from tests.e2e.node_groups import LARGE, options, scaling, sizes, two_nodes
 from tests.e2e.test_capacity_buffers import buffer, pod_template
 from tests.e2e.test_node_group_scale_down import only_group
-from tests.e2e.test_pause import POOL, open_shell, running, standing
+from tests.e2e.test_pause import POOL, open_shell, standing
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,4 +88,4 @@ def test_functions_that_die_while_the_cluster_is_paused_remove_and_launch_nothin
     assert not any(c["metadata"].get("deletionTimestamp") for c in world.claims())
     world.faults.clear()
     shell.tenon("resume", "demo")
-    world.run_until(lambda: running(world) == 5, limit=timedelta(minutes=15))
+    world.run_until(lambda: len(running(world)) == 5, limit=timedelta(minutes=15))

@@ -9,7 +9,8 @@ import pytest
 
 from local.kubernetes import kinds
 from local.world import World, sample_objects
-from tests.e2e.test_room_on_full_nodes import PODS_ON_NODE, cordoned, failures_to_make_room, fill, running
+from tests.e2e.test_room_on_full_nodes import PODS_ON_NODE, cordoned, failures_to_make_room, fill
+from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -56,7 +57,7 @@ def test_pods_whose_requests_are_doubled_all_get_them(world: World) -> None:
 
     def all_are_resized() -> bool:
         nonlocal least
-        least = min(least, running(world, "web"))
+        least = min(least, len(running(world, "web")))
         # The admission webhook of a vertical autoscaler gives replacements the same requests.
         for pod in world.pods():
             if requested_cpu(pod) != "1800m" and not pod["spec"].get("nodeName"):
@@ -79,7 +80,7 @@ def test_an_infeasible_resize_evicts_nothing_and_takes_no_room(world: World) -> 
     assert pending_reasons(world) == {"Infeasible"}
     assert world.timeline.of("pod deleted") == []
     world.apply(sample_objects.deployment("small", 1, {"cpu": "100m"}))
-    world.run_until(lambda: running(world, "small") == 1, limit=5 * MINUTE)
+    world.run_until(lambda: len(running(world, "small")) == 1, limit=5 * MINUTE)
     assert len(world.nodes()) == 1
 
 
@@ -102,5 +103,5 @@ def test_the_kubelet_allocates_a_deferred_resize_when_a_pod_leaves(world: World)
     name = pod["metadata"]["name"]
     world.run_until(lambda: has(world.store.get(kinds.PODS, name, namespace="default"), "1800m"), limit=MINUTE)
     # kube-scheduler counts what the resized pod asks for: the replacement doesn't come back to this node.
-    world.run_until(lambda: running(world, "web") == PODS_ON_NODE, limit=5 * MINUTE)
+    world.run_until(lambda: len(running(world, "web")) == PODS_ON_NODE, limit=5 * MINUTE)
     assert len(world.nodes()) == 2

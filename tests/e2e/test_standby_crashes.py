@@ -15,10 +15,10 @@ from tests.e2e.test_standby_nodes import (
     BoundPods,
     instances,
     pool,
-    running,
     states,
     web,
 )
+from tests.e2e.world_state import running
 
 LONG = 60 * MINUTE
 COUNT = 2

@@ -18,10 +18,10 @@ from tests.e2e.test_standby_nodes import (
     assert_no_failures,
     instances,
     pool,
-    reasons,
     start,
     states,
 )
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def test_what_is_asked_for_less_is_terminated_and_a_number_that_cant_be_read_del
     annotate(world, "three")
     world.run_for(3 * MINUTE)
     assert states(world) == {STOPPED: 3}
-    assert "must be a number" in reasons(world, "StandbyNotPossible")[0]["message"]
+    assert "must be a number" in events(world, "StandbyNotPossible")[0]["message"]
     annotate(world, f"1 {TYPE}")
     world.run_until(lambda: instances(world) == {"stopped": 1}, limit=5 * MINUTE)
     annotate(world, None)

@@ -31,7 +31,8 @@ def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
     if context.settings.commitments == "on":
         from shared.commitments import store  # noqa: PLC0415 (few deployments count commitments)
 
-        commitments = store.load(context.settings, context.settings.catalog_bucket)
+        bucket = context.settings.catalog_bucket
+        commitments = store.load(context.settings, bucket, s3=context.aws.s3, runtime=context.runtime)
     for pool in snapshot.node_pools:
         if conditions(pool, commitments, now=context.now) != pool.status.conditions:
             context.attempt(pool.ref, partial(_write, context, pool, commitments))

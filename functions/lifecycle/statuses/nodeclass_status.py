@@ -12,6 +12,7 @@ from shared.api.nodeclass import READY
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
 from shared.launch import boot_failures
+from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import resolve_node_classes
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ def write_statuses(
     ``failures`` are those at boot, by NodePool and node class.
     """
     by_class = {node_class: failure for (_, node_class), failure in sorted(failures.items())}
-    resolved_classes = resolve_node_classes(
-        snapshot.node_classes,
-        describe(context.aws.eks(), context.settings.cluster_name),
+    resolver = NodeClassResolver(
+        clients=context.aws,
+        runtime=context.runtime,
+        cluster=describe(context.aws.eks(), context.settings.cluster_name),
         default_instance_profile=context.settings.node_instance_profile,
-        now=context.now,
     )
+    resolved_classes = resolve_node_classes(resolver, snapshot.node_classes, now=context.now)
     for node_class in snapshot.node_classes:
         resolved_class = _with_boot_condition(resolved_classes[node_class.name], by_class.get(node_class.name), context)
         context.attempt(node_class.ref, partial(_write_status, context, node_class, resolved_class))

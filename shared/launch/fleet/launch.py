@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
@@ -25,11 +24,18 @@ from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.api.spot import CAPACITY_OPTIMIZED
-from shared.base import aws, parallel, runtime
+from shared.base import parallel
 from shared.base.aws import error_code
 from shared.cloud_provider import LaunchedInstance
-from shared.launch import instances, launch_template
+from shared.launch import instances
 from shared.launch.fleet import errors
+from shared.launch.fleet.create_fleet import (
+    FleetCalls,
+    FleetResponse,
+    assign_existing,
+    assign_response,
+    failure,
+)
 from shared.launch.fleet.errors import (
     INSTANCE_TERMINATED,
     USED_TOKEN,
@@ -40,30 +46,22 @@ from shared.launch.fleet.errors import (
 )
 from shared.launch.fleet.overrides import narrowed, plan_fleet, without_unavailable
 from shared.launch.fleet.request import fleet_request
-from shared.launch.fleet.response import (
-    FleetResponse,
-    assign_existing,
-    assign_response,
-    failure,
-    read_response,
-    rejected_call,
-)
-from shared.launch.node_class import subnets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.runtime import Runtime
     from shared.cloud_provider import Instance, LaunchRequest, LaunchResult
     from shared.cluster.connect import ClusterInfo
     from shared.instance_types.instance_type import OfferingKey
     from shared.instance_types.interruption_rates import Pool
+    from shared.launch.clients import LaunchClients
     from shared.launch.fleet.overrides import FleetPlan
     from shared.launch.fleet.partial_launches import PartialLaunches
     from shared.launch.fleet.rate_limit import RateLimiter
-    from shared.launch.fleet.request import FleetRequest, TemplateKey
-    from shared.launch.launch_template import LaunchTemplate
+    from shared.launch.fleet.request import FleetRequest
     from shared.launch.node_class.subnets import Subnet
 
 RATE_LIMIT_WAIT_TIMEOUT = timedelta(seconds=10)
@@ -74,6 +72,8 @@ _MAX_CLIENT_TOKENS = 4
 def launch(
     requests: Sequence[LaunchRequest],
     *,
+    clients: LaunchClients,
+    runtime: Runtime,
     cluster: ClusterInfo,
     now: datetime,
     rate_limiter: RateLimiter | None = None,
@@ -92,7 +92,8 @@ def launch(
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
         groups[_group_name(request.claim)].append(request)
-    addresses = _ReservedAddresses()
+    deadline = now + RATE_LIMIT_WAIT_TIMEOUT
+    calls = FleetCalls(clients=clients, runtime=runtime, rate_limiter=rate_limiter, deadline=deadline)
     launch_groups: list[_LaunchGroup] = []
     for name, members in groups.items():
         sorted_members = tuple(sorted(members, key=lambda r: r.claim.metadata.uid))
@@ -100,11 +101,9 @@ def launch(
             _LaunchGroup(
                 requests=sorted_members,
                 fleet_request=fleet_request(name, cluster, sorted_members),
-                addresses=addresses,
+                calls=calls,
                 interruption_rates=interruption_rates or {},
-                rate_limiter=rate_limiter,
                 partial_launches=partial_launches,
-                deadline=now + RATE_LIMIT_WAIT_TIMEOUT,
             )
         )
     launched = parallel.each(_LaunchGroup.launch, launch_groups, sequential_limit=1)
@@ -116,36 +115,15 @@ def _group_name(claim: NodeClaim) -> str:
     return claim.metadata.annotations.get(labels.LAUNCH_GROUP) or claim.metadata.uid or claim.name
 
 
-class _ReservedAddresses:
-    """The addresses that the launches of one run may take, by subnet id; its groups are launched in threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._reserved: Counter[str] = Counter()
-
-    def best(self, free: Sequence[Subnet]) -> dict[str, Subnet]:
-        """By zone: the subnet with the most addresses that are free and not reserved."""
-        with self._lock:
-            return subnets.best(free, self._reserved)
-
-    def reserve(self, plan: FleetPlan, count: int) -> None:
-        """Reserve that many addresses in each subnet of the plan."""
-        with self._lock:
-            for subnet_id in {override.subnet.id for override in plan.overrides}:
-                self._reserved[subnet_id] += count
-
-
 @dataclass
 class _LaunchGroup:
     """NodeClaims with the same requirements, in order of uid."""
 
     requests: tuple[LaunchRequest, ...]
     fleet_request: FleetRequest
-    addresses: _ReservedAddresses
+    calls: FleetCalls
     interruption_rates: Mapping[Pool, float]
-    rate_limiter: RateLimiter | None
     partial_launches: PartialLaunches | None
-    deadline: datetime
     plan: FleetPlan | None = None
 
     def launch(self) -> list[LaunchResult]:
@@ -164,7 +142,7 @@ class _LaunchGroup:
 
     def _launch(self) -> list[LaunchResult]:
         status = self.fleet_request.node_class.status
-        by_zone = self.addresses.best(subnets.refreshed(aws.ec2(), status.subnets))
+        by_zone = self.calls.best_subnets(status.subnets)
         plan = self.plan = self._plan(by_zone)
         if self._is_unconfirmed():
             return self._launch_ended(plan)
@@ -172,7 +150,7 @@ class _LaunchGroup:
             return self._launch_missing(plan, attempt=self._minute)
         first = self._narrowed(plan)
         try:
-            response = self._create(first, self.requests, step="first")
+            response = self.calls.create(self.fleet_request, first, self.requests, step="first")
         except CreateFleetError as error:
             if error.code not in USED_TOKEN:
                 raise
@@ -180,7 +158,7 @@ class _LaunchGroup:
         if response.throttled or response.token_is_used:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
-        results = assign_response(self.fleet_request, first, response, self.requests)
+        results = assign_response(self.fleet_request, first, response, self.requests, self.calls.tagger)
         if first != plan and (unavailable := _unavailable(results)):
             wider = without_unavailable(plan, unavailable)
             if wider is not None:
@@ -200,14 +178,14 @@ class _LaunchGroup:
             return
         launched = sum(isinstance(r, LaunchedInstance) or r.kind == "unconfirmed" for r in results)
         with suppress(ClientError, BotoCoreError):  # without the record only a run that dies now costs time
-            self.partial_launches.remember(self.fleet_request.group, instances=launched, now=runtime.current().now())
+            self.partial_launches.remember(self.fleet_request.group, instances=launched, now=self.calls.runtime.now())
 
     def _has_launched_all(self, shown: Sequence[Instance]) -> bool:
         """Whether these are all instances that EC2 has launched for the group, so that none is hidden."""
         if self.partial_launches is None:
             return False
         with suppress(ClientError, BotoCoreError):
-            launched = self.partial_launches.instances(self.fleet_request.group, now=runtime.current().now())
+            launched = self.partial_launches.instances(self.fleet_request.group, now=self.calls.runtime.now())
             return launched is not None and len(shown) >= launched
         return False
 
@@ -244,11 +222,11 @@ class _LaunchGroup:
         failed = capacity_failures(results)
         requests = [r for r in self.requests if r.claim.name in failed]
         try:
-            response = self._create(plan, requests, step=f"{_uids(requests)}/{step}")
+            response = self.calls.create(self.fleet_request, plan, requests, step=f"{_uids(requests)}/{step}")
         except CreateFleetError as error:
             # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
             return self._after_used_token(plan, error.code) if error.code in USED_TOKEN else results
-        retried = assign_response(self.fleet_request, plan, response, requests)
+        retried = assign_response(self.fleet_request, plan, response, requests, self.calls.tagger)
         return with_retried(results, {r.claim_name: r for r in retried})
 
     def _has_failed_before(self) -> bool:
@@ -263,7 +241,7 @@ class _LaunchGroup:
 
     @property
     def _minute(self) -> str:
-        return f"{self.deadline:%Y-%m-%dT%H:%M}"
+        return f"{self.calls.deadline:%Y-%m-%dT%H:%M}"
 
     def _after_used_token(self, plan: FleetPlan, code: str) -> list[LaunchResult]:
         """Assign the instances of an earlier call, and launch those that have ended, as EC2 shows or says."""
@@ -304,7 +282,8 @@ class _LaunchGroup:
 
     def _assign_existing(self) -> tuple[list[LaunchResult], list[LaunchRequest], list[Instance]]:
         """The results for the group's instances, the requests without one, and every instance that EC2 shows."""
-        listed = instances.list_by_launch_group(self.fleet_request.cluster.name, [self.fleet_request.group])
+        cluster, group = self.fleet_request.cluster.name, self.fleet_request.group
+        listed = instances.list_by_launch_group(self.calls.clients.ec2(), cluster, [group])
         existing = [i for i in listed if i.state in instances.PENDING_OR_RUNNING]
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
         unassigned = [i for i in existing if labels.NODECLAIM_TAG not in i.tags]
@@ -315,7 +294,7 @@ class _LaunchGroup:
             if instance is None:
                 missing.append(request)
             else:
-                results.append(assign_existing(self.fleet_request, request, instance))
+                results.append(assign_existing(self.fleet_request, request, instance, self.calls.tagger))
         return results, missing, list(listed)
 
     def _launch_requests(
@@ -329,7 +308,7 @@ class _LaunchGroup:
             return [failure(r.claim, "capacity", reason, message) for r in missing]
         try:
             response = self._create_missing(plan, missing, attempt)
-            return assign_response(self.fleet_request, plan, response, missing)
+            return assign_response(self.fleet_request, plan, response, missing, self.calls.tagger)
         except CreateFleetError as error:
             return self._failures(error.code, error.message, missing)
 
@@ -337,49 +316,11 @@ class _LaunchGroup:
         """One call for the missing instances. If a token was used, its instances are gone: the next one is used."""
         for number in range(_MAX_CLIENT_TOKENS):
             try:
-                return self._create(plan, missing, step=f"{_uids(missing)}/{attempt}/{number}")
+                return self.calls.create(self.fleet_request, plan, missing, step=f"{_uids(missing)}/{attempt}/{number}")
             except CreateFleetError as error:
                 if error.code not in USED_TOKEN:
                     raise
         raise CreateFleetError("PriorRequestNotComplete", "the NodeClaim was requested in several ways just now")
-
-    def _create(self, plan: FleetPlan, requests: Sequence[LaunchRequest], *, step: str) -> FleetResponse:
-        """One CreateFleet call, and another if a launch template was deleted.
-
-        Raises:
-            CreateFleetError: EC2 rejected the call, or the rate limit did.
-        """
-        self.addresses.reserve(plan, len(requests))
-        claims = [r.claim for r in requests]
-        templates = self.fleet_request.launch_templates(plan)
-        response = self._call(plan, claims, templates, step)
-        if response.launch_template_not_found:
-            launch_template.forget([t.name for t in templates.values()])
-            templates = self.fleet_request.launch_templates(plan)
-            response = self._call(plan, claims, templates, f"{step}/template made again")
-        return response
-
-    def _call(
-        self, plan: FleetPlan, claims: Sequence[NodeClaim], templates: Mapping[TemplateKey, LaunchTemplate], step: str
-    ) -> FleetResponse:
-        current = runtime.current()
-        if self.rate_limiter and not self.rate_limiter.acquire(self.deadline, now=current.now, sleep=current.sleep):
-            raise CreateFleetError("RequestLimitExceeded", "the cluster's own rate limit of CreateFleet is reached")
-        try:
-            parameters = self.fleet_request.parameters(plan, claims, templates, step=step)
-            response = aws.ec2_without_retries().create_fleet(**parameters)
-        except ClientError as error:
-            code = error_code(error)
-            message = error.response["Error"].get("Message", "")
-            if code in errors.LAUNCH_TEMPLATE_NOT_FOUND or errors.kind(code) == "capacity":
-                return rejected_call(code, message, plan)
-            if self.rate_limiter is not None and errors.kind(code) == "throttled":
-                self.rate_limiter.throttled(now=runtime.current().now())
-            if code in errors.DENIED:
-                # A policy with conditions on a template's tags also denies a template that was deleted.
-                launch_template.forget([t.name for t in templates.values()])
-            raise CreateFleetError(code, message) from error
-        return read_response(response, plan)
 
     def _failures(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
         kind = errors.kind(code)

@@ -13,7 +13,6 @@ from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
-from shared.base import aws
 from shared.base.struct import Struct
 from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
@@ -46,11 +45,10 @@ class FleetRequest(Struct, kw_only=True):
     spot_strategy: str = PRICE_CAPACITY_OPTIMIZED
 
     def launch_templates(self, plan: FleetPlan) -> dict[TemplateKey, LaunchTemplate]:
-        """The launch templates of the plan's overrides, created if they don't exist.
+        """The launch templates of the plan's overrides; they may not exist yet.
 
         Raises:
             UserDataError: the class's user data can't be merged.
-            ClientError: EC2 rejected a template.
         """
         spec = self.node_class.spec
         family = family_of(self.node_class, version=self.cluster.version)
@@ -66,7 +64,7 @@ class FleetRequest(Struct, kw_only=True):
                 raid=spec.instance_store_policy == RAID0,
             ),
         )
-        templates = {
+        return {
             (ami_id, reservation_id, efa_count): launch_template.launch_template(
                 self.node_class,
                 family,
@@ -80,9 +78,6 @@ class FleetRequest(Struct, kw_only=True):
             )
             for ami_id, reservation_id, efa_count in sorted({self._template_key(o) for o in plan.overrides})
         }
-        for template in templates.values():
-            launch_template.ensure(aws.ec2(), template, cluster=self.cluster.name)
-        return templates
 
     def parameters(
         self,
@@ -96,9 +91,7 @@ class FleetRequest(Struct, kw_only=True):
 
         The ClientToken is the same for each attempt at the ``step`` of the group, whichever of its claims remain.
         """
-        tags = {**self._tags(), labels.LAUNCH_GROUP: self.group}
-        instance_tags = tags | (self.nodeclaim_tags(claims[0]) if len(claims) == 1 else {})
-        priorities = plan.priorities or (None,) * len(plan.overrides)
+        interruptible, priorities = plan.is_interruptible, plan.priorities or (None,) * len(plan.overrides)
         overrides = [(self._template_key(o), _override(o, p)) for o, p in zip(plan.overrides, priorities, strict=True)]
         parameters: dict[str, Any] = {
             "Type": "instant",
@@ -112,18 +105,12 @@ class FleetRequest(Struct, kw_only=True):
             ],
             "TargetCapacitySpecification": {
                 "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": target_capacity_type(
-                    plan.capacity_type, interruptible=plan.is_interruptible
-                ),
+                "DefaultTargetCapacityType": target_capacity_type(plan.capacity_type, interruptible=interruptible),
             },
-            "TagSpecifications": [
-                {"ResourceType": "fleet", "Tags": launch_template.tag_list(tags)},
-                {"ResourceType": "instance", "Tags": launch_template.tag_list(instance_tags)},
-                {"ResourceType": "volume", "Tags": launch_template.tag_list(instance_tags)},
-            ],
+            "TagSpecifications": self._tag_specifications(claims),
             **allocation_options(
                 plan.capacity_type,
-                interruptible=plan.is_interruptible,
+                interruptible=interruptible,
                 prioritized=bool(plan.priorities),
                 spot_strategy=self.spot_strategy,
             ),
@@ -131,6 +118,13 @@ class FleetRequest(Struct, kw_only=True):
         if self.node_class.spec.context:
             parameters["Context"] = self.node_class.spec.context
         return parameters
+
+    def _tag_specifications(self, claims: Sequence[NodeClaim]) -> list[dict[str, Any]]:
+        """The tags of the fleet, and of its instances and volumes: a single claim's are set at the launch."""
+        tags = {**self._tags(), labels.LAUNCH_GROUP: self.group}
+        instance_tags = tags | (self.nodeclaim_tags(claims[0]) if len(claims) == 1 else {})
+        tags_of = {"fleet": tags, "instance": instance_tags, "volume": instance_tags}
+        return [{"ResourceType": kind, "Tags": launch_template.tag_list(own)} for kind, own in tags_of.items()]
 
     def nodeclaim_tags(self, claim: NodeClaim) -> dict[str, str]:
         """The tags of the NodeClaim's instance; a Name tag of the node class is kept."""

@@ -17,7 +17,6 @@ from shared.ami_family.families import alias, family_of
 from shared.ami_family.ssm_parameters import ARCHES, ssm_parameters
 from shared.api import labels
 from shared.api.nodeclass import AMIRequirement, ResolvedAMI
-from shared.base import runtime
 from shared.base.aws import error_code
 from shared.launch.node_class.selector_terms import (
     NotFoundError,
@@ -45,7 +44,9 @@ _PARAMETER_NOT_FOUND = "ParameterNotFound"
 Requirements = tuple[AMIRequirement, ...]
 
 
-def select(ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str) -> tuple[ResolvedAMI, ...]:
+def select(
+    ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str, now: datetime
+) -> tuple[ResolvedAMI, ...]:
     """The AMIs of the class on a cluster of the Kubernetes version, newest first.
 
     Raises:
@@ -53,10 +54,11 @@ def select(ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, ve
     """
     terms = node_class.spec.ami_selector_terms
     if not terms or alias(node_class.spec) is not None:
-        return _by_family(ec2, ssm, node_class, version=version)
+        return _by_family(ec2, ssm, node_class, version=version, now=now)
     field = node_class.selector_path(_TERMS)
     images = itertools.chain.from_iterable(_by_term(ec2, ssm, term, field) for term in terms)
-    selected = _resolved((image, arch, ()) for image in images if (arch := ARCHES.get(image.get("Architecture", ""))))
+    known = ((image, arch, ()) for image in images if (arch := ARCHES.get(image.get("Architecture", ""))))
+    selected = _resolved(known, now)
     if not selected:
         described = [_described(node_class, i, t) for i, t in enumerate(terms)]
         raise NotFoundError("AMINotFound", no_match_message("image", described))
@@ -64,7 +66,7 @@ def select(ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, ve
 
 
 def _by_family(
-    ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str
+    ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str, now: datetime
 ) -> tuple[ResolvedAMI, ...]:
     """The AMIs that AWS publishes for the class's family, of the release that its alias names."""
     spec = node_class.spec
@@ -82,11 +84,8 @@ def _by_family(
         )
     values = _parameter_values(ssm, sorted({p.name for p in parameters}), field)
     images = {image["ImageId"]: image for image in _describe(ec2, field, ids=sorted(set(values.values())))}
-    selected = _resolved(
-        (images[values[p.name]], p.arch, p.requirements)
-        for p in parameters
-        if p.name in values and values[p.name] in images
-    )
+    published = (p for p in parameters if p.name in values and values[p.name] in images)
+    selected = _resolved(((images[values[p.name]], p.arch, p.requirements) for p in published), now)
     if not selected:
         raise NotFoundError(
             "AMINotFound",
@@ -150,9 +149,8 @@ def _is_deprecated(image: ImageTypeDef, now: datetime) -> bool:
         return False
 
 
-def _resolved(images: Iterable[tuple[ImageTypeDef, str, Requirements]]) -> tuple[ResolvedAMI, ...]:
+def _resolved(images: Iterable[tuple[ImageTypeDef, str, Requirements]], now: datetime) -> tuple[ResolvedAMI, ...]:
     """Newest first, deprecated ones last. Of several AMIs for the same instance types only the first is launched."""
-    now = runtime.current().now()
 
     def rank(entry: tuple[ImageTypeDef, str, Requirements]) -> tuple[bool, str, str]:
         image = entry[0]

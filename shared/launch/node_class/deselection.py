@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shared.base import runtime
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from shared.api.nodeclass import EC2NodeClassStatus
+    from shared.base.runtime import Runtime
 
 CONFIRMED_AFTER = timedelta(seconds=45)
 """How much later the second look is at least. Until then the lifecycle function looks each minute."""
@@ -28,12 +27,12 @@ def missing(before: EC2NodeClassStatus, after: EC2NodeClassStatus) -> frozenset[
     return _ids(before) - _ids(after)
 
 
-def unconfirmed(key: str, ids: Collection[str], *, now: datetime) -> frozenset[str]:
+def unconfirmed(runtime: Runtime, key: str, ids: Collection[str], *, now: datetime) -> frozenset[str]:
     """Those of the missing ids that an earlier look of this process still found; ``key`` names the class and spec.
 
     A new process remembers no looks, so that it confirms later.
     """
-    by_class = runtime.current().cached(_CACHE_KEY, dict[str, dict[str, datetime]])
+    by_class = runtime.cached(_CACHE_KEY, dict[str, dict[str, datetime]])
     earlier = by_class.pop(key, {})
     if ids:
         by_class[key] = {i: earlier.get(i, now) for i in ids}

@@ -19,7 +19,6 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import INSTANCE_PROFILE_READY
-from shared.base import runtime
 from shared.base.aws import error_code
 from shared.launch.node_class.selector_terms import DENIED, NotFoundError, raise_denied
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_iam import IAMClient
 
     from shared.api.nodeclass import EC2NodeClass
+    from shared.base.runtime import Runtime
 
 _NO_SUCH_ENTITY = "NoSuchEntity"
 _EXISTS = frozenset({"EntityAlreadyExists", "LimitExceeded"})
@@ -38,8 +38,10 @@ _UNREACHABLE_TTL = timedelta(minutes=5)
 """How long IAM isn't called after a time-out: a sweep would wait once for each class."""
 
 
-def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: str) -> str:
+def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: str, runtime: Runtime) -> str:
     """The name of the instance profile. IAM is called only for a class with a profile or a role.
+
+    The process (``runtime``) remembers for a while that IAM can't be reached.
 
     Raises:
         NotFoundError: the profile or the role doesn't exist, or looking it up or creating a profile is denied, or IAM
@@ -47,37 +49,37 @@ def select(iam: IAMClient, node_class: EC2NodeClass, *, cluster: str, default: s
     """
     spec = node_class.spec
     if spec.instance_profile:
-        if not _is_known_unreachable():
+        if not _is_known_unreachable(runtime):
             try:
                 _check_exists(iam, spec.instance_profile)
             except _UNREACHABLE:  # EC2 checks it at the launch
-                _remember_unreachable()
+                _remember_unreachable(runtime)
         return spec.instance_profile
     if not spec.role:
         if default:
             return default
         raise NotFoundError("InstanceProfileNotFound", "the class has neither spec.role nor spec.instanceProfile")
     role = spec.role.rpartition("/")[2]
-    if _is_known_unreachable():
+    if _is_known_unreachable(runtime):
         return _resolved_before(node_class, role)
     try:
         return _profile_of_role(iam, role, cluster)
     except _UNREACHABLE:
-        _remember_unreachable()
+        _remember_unreachable(runtime)
         return _resolved_before(node_class, role)
 
 
-def _unreachable_until() -> dict[str, datetime]:
-    return runtime.current().cached("iam:unreachable-until", dict[str, "datetime"])
+def _unreachable_until(runtime: Runtime) -> dict[str, datetime]:
+    return runtime.cached("iam:unreachable-until", dict[str, "datetime"])
 
 
-def _remember_unreachable() -> None:
-    _unreachable_until()["iam"] = runtime.current().now() + _UNREACHABLE_TTL
+def _remember_unreachable(runtime: Runtime) -> None:
+    _unreachable_until(runtime)["iam"] = runtime.now() + _UNREACHABLE_TTL
 
 
-def _is_known_unreachable() -> bool:
-    until = _unreachable_until().get("iam")
-    return until is not None and runtime.current().now() < until
+def _is_known_unreachable(runtime: Runtime) -> bool:
+    until = _unreachable_until(runtime).get("iam")
+    return until is not None and runtime.now() < until
 
 
 def _resolved_before(node_class: EC2NodeClass, role: str) -> str:

@@ -28,7 +28,6 @@ from shared.api.nodeclass import (
     ResolvedSecurityGroup,
 )
 from shared.api.quantity import QuantityError
-from shared.base import aws, runtime
 from shared.base.struct import Struct
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware
@@ -50,7 +49,9 @@ if TYPE_CHECKING:
 
     from shared.api.meta import Condition
     from shared.api.nodeclass import EC2NodeClass
+    from shared.base.runtime import Runtime
     from shared.cluster.connect import ClusterInfo
+    from shared.launch.clients import NodeClassClients
 
 T = TypeVar("T")
 
@@ -83,42 +84,47 @@ class _Lookups(Struct):
     is_confirmed: bool = False
 
 
-def resolve(
-    node_class: EC2NodeClass, cluster: ClusterInfo, *, default_instance_profile: str, now: datetime
-) -> EC2NodeClassStatus:
+class NodeClassResolver(Struct, kw_only=True):
+    """What the statuses of a cluster's node classes are resolved with; the process (``runtime``) caches lookups."""
+
+    clients: NodeClassClients
+    runtime: Runtime
+    cluster: ClusterInfo
+    default_instance_profile: str
+
+
+def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datetime) -> EC2NodeClassStatus:
     """The class's status. Conditions that didn't change keep their transition times.
 
     Raises:
         ClientError: AWS failed or throttled, so nothing is known of the class; to be retried.
     """
-    cache = runtime.current().cached("nodeclass:status", dict[str, tuple[datetime, _Lookups]])
-    spec = f"{node_class.name}/{to_json(node_class.spec)}"
-    key = f"{cluster.name}/{cluster.version}/{default_instance_profile}/{node_class.kind}/{spec}"
+    cache = resolver.runtime.cached("nodeclass:status", dict[str, tuple[datetime, _Lookups]])
+    cluster, spec = resolver.cluster, f"{node_class.name}/{to_json(node_class.spec)}"
+    key = f"{cluster.name}/{cluster.version}/{resolver.default_instance_profile}/{node_class.kind}/{spec}"
     expires, lookups = cache.get(key, (None, None))
     if lookups is None or expires is None or now >= expires:
-        lookups = _look_up_carefully(node_class, cluster, default_instance_profile, key=key, now=now)
+        lookups = _look_up_carefully(resolver, node_class, key=key, now=now)
         cache.pop(key, None)
         if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
     return replace(lookups.selected, conditions=_conditions(node_class, lookups, now))
 
 
-def _look_up_carefully(
-    node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profile: str, *, key: str, now: datetime
-) -> _Lookups:
+def _look_up_carefully(resolver: NodeClassResolver, node_class: EC2NodeClass, *, key: str, now: datetime) -> _Lookups:
     """The lookups, and what the class selected before as long as no later look confirms that it is gone.
 
     A class whose spec is new is looked up twice, as nothing shows whether an answer was complete.
     """
-    ec2 = Ec2Descriptions(aws.ec2())
-    lookups = _look_up(ec2, node_class, cluster, default_instance_profile)
+    ec2 = Ec2Descriptions(resolver.clients.ec2())
+    lookups = _look_up(resolver, ec2, node_class, now)
     ready = condition(node_class.status.conditions, READY)
     is_known = ready is not None and ready.observed_generation == node_class.metadata.generation
     before = node_class.status if is_known else EC2NodeClassStatus()
     if not is_known or deselection.missing(before, lookups.selected):
-        lookups = _look_up(ec2, node_class, cluster, default_instance_profile)
+        lookups = _look_up(resolver, ec2, node_class, now)
     missing = deselection.missing(before, lookups.selected)
-    unconfirmed = deselection.unconfirmed(key, missing, now=now)
+    unconfirmed = deselection.unconfirmed(resolver.runtime, key, missing, now=now)
     selected = deselection.keeping(unconfirmed, before=before, after=lookups.selected)
     problems = {
         type_: (reason, message)
@@ -128,9 +134,8 @@ def _look_up_carefully(
     return replace(lookups, selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
 
 
-def _look_up(
-    ec2: Ec2Descriptions, node_class: EC2NodeClass, cluster: ClusterInfo, default_instance_profile: str
-) -> _Lookups:
+def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2NodeClass, now: datetime) -> _Lookups:
+    clients, cluster = resolver.clients, resolver.cluster
     problems: dict[str, tuple[str, str]] = {}
 
     def attempt(condition_type: str, select: Callable[[], T], default: T) -> T:
@@ -146,13 +151,9 @@ def _look_up(
     selected_subnets = attempt(SUBNETS_READY, lambda: subnets.select(ec2, node_class), no_subnets)
     selected_groups = attempt(SECURITY_GROUPS_READY, lambda: security_groups.select(ec2, node_class), no_groups)
     selected_amis = attempt(
-        AMIS_READY, lambda: amis.select(ec2, aws.ssm(), node_class, version=cluster.version), no_amis
+        AMIS_READY, lambda: amis.select(ec2, clients.ssm(), node_class, version=cluster.version, now=now), no_amis
     )
-    profile_name = attempt(
-        INSTANCE_PROFILE_READY,
-        lambda: instance_profile.select(aws.iam(), node_class, cluster=cluster.name, default=default_instance_profile),
-        "",
-    )
+    profile_name = attempt(INSTANCE_PROFILE_READY, lambda: _instance_profile(resolver, node_class), "")
     reservations = attempt(
         CAPACITY_RESERVATIONS_READY,
         lambda: capacity_reservations.select(ec2, node_class),
@@ -168,6 +169,16 @@ def _look_up(
         instance_profile=profile_name,
     )
     return _Lookups(selected=selected, problems=problems, unusable_reservations=reservations.unusable)
+
+
+def _instance_profile(resolver: NodeClassResolver, node_class: EC2NodeClass) -> str:
+    return instance_profile.select(
+        resolver.clients.iam(),
+        node_class,
+        cluster=resolver.cluster.name,
+        default=resolver.default_instance_profile,
+        runtime=resolver.runtime,
+    )
 
 
 def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:

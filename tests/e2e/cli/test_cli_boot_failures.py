@@ -29,7 +29,6 @@ def three_pods_on_their_own_nodes(world: World) -> None:
     world.apply([deployment])
 
 
-@pytest.mark.flow
 @pytest.mark.parametrize(
     "reason", [INVALID_KMS_KEY, pytest.param(INTERNAL_ERROR, marks=pytest.mark.long)], ids=["key", "error"]
 )

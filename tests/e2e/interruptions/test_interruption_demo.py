@@ -13,7 +13,6 @@ from cli.demo.runner import Demo
 from tests.integration.cli.output_schema import assert_follows_schema
 
 
-@pytest.mark.flow
 @pytest.mark.calm_world  # it compares seconds
 def test_the_demo_compares_replacing_at_once_with_draining_first(capsys: pytest.CaptureFixture[str]) -> None:
     request = DemoRequest(only_json=True, interrupt=Interrupt.parse("spot=all"), elapsed=time.process_time)

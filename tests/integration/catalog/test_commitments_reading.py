@@ -11,7 +11,7 @@ import pytest
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from local.faults import Fault
-from shared.base import runtime
+from shared.base import aws, runtime
 from shared.commitments import reading
 from shared.commitments.commitment import Commitments, ReservedInstances
 
@@ -34,7 +34,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def read(previous: Commitments | None = None, *, now: datetime = START) -> Commitments:
-    return reading.read(previous, region=REGION, now=now)
+    return reading.read(aws, previous, region=REGION, now=now)
 
 
 def calls(cloud: Cloud, operation: str) -> int:

@@ -57,6 +57,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
         yield watched
 
 
+def load(settings: CommitmentSettings = ON) -> Commitments | None:
+    return store.load(settings, BUCKET, s3=aws.s3, runtime=runtime.current())
+
+
 def stored_elsewhere(commitments: Commitments) -> None:
     """What another process stores, which this one's cache doesn't know of."""
     aws.s3().put_object(Bucket=BUCKET, Key=store.KEY, Body=store.encode(commitments))
@@ -64,9 +68,9 @@ def stored_elsewhere(commitments: Commitments) -> None:
 
 @pytest.mark.usefixtures("bucket")
 def test_commitments_come_back_as_they_were_stored() -> None:
-    size = store.save(aws.s3(), BUCKET, READ)
-    assert store.load(ON, BUCKET) == READ
-    assert store.last_reading(aws.s3(), BUCKET) == READ
+    size = store.save(aws.s3(), BUCKET, READ, runtime=runtime.current())
+    assert load() == READ
+    assert store.last_reading(aws.s3(), BUCKET, runtime=runtime.current()) == READ
     assert 0 < size < 500
     assert READ.usage_of("demo") == {("m6i.large", "us-east-1a"): 2}
 
@@ -74,49 +78,49 @@ def test_commitments_come_back_as_they_were_stored() -> None:
 def test_without_the_option_s3_is_not_asked(bucket: Bucket) -> None:
     stored_elsewhere(READ)
     bucket.calls.clear()
-    assert store.load(CommitmentSettings(cluster_name="demo"), BUCKET) is None
+    assert load(CommitmentSettings(cluster_name="demo")) is None
     assert bucket.calls == []
 
 
 def test_a_warm_process_asks_every_five_minutes(bucket: Bucket) -> None:
     stored_elsewhere(READ)
-    assert store.load(ON, BUCKET) == READ
+    assert load() == READ
     newer = Commitments(fetched_at=START + timedelta(minutes=1))
     stored_elsewhere(newer)
     bucket.calls.clear()
     bucket.now += timedelta(minutes=4)
-    assert store.load(ON, BUCKET) == READ
+    assert load() == READ
     assert bucket.calls == []
     bucket.now += timedelta(minutes=1)
-    assert store.load(ON, BUCKET) == newer
+    assert load() == newer
     bucket.now += timedelta(minutes=5)
-    assert store.load(ON, BUCKET) == newer  # not modified
+    assert load() == newer  # not modified
     assert bucket.calls == ["GetObject", "GetObject"]
 
 
 @pytest.mark.usefixtures("bucket")
 def test_none_that_were_read_are_a_problem_and_no_commitments() -> None:
-    commitments = store.load(ON, BUCKET)
+    commitments = load()
     assert commitments == Commitments(
         fetched_at=START, problem="the catalog function hasn't read the account's commitments yet; it reads them hourly"
     )
-    assert store.last_reading(aws.s3(), BUCKET) is None
+    assert store.last_reading(aws.s3(), BUCKET, runtime=runtime.current()) is None
 
 
 def test_commitments_that_are_too_old_do_not_count(bucket: Bucket) -> None:
     stored_elsewhere(READ)
     bucket.now += store.MAX_AGE
-    assert store.load(ON, BUCKET) == Commitments(fetched_at=START, reserved=(RESERVED,), usage=READ.usage)
+    assert load() == Commitments(fetched_at=START, reserved=(RESERVED,), usage=READ.usage)
     bucket.now += timedelta(seconds=1)
     problem = "the last reading is of 2026-11-24 12:00 UTC, more than 6 hours old"
-    assert store.load(ON, BUCKET) == Commitments(fetched_at=START, problem=problem)
-    assert store.last_reading(aws.s3(), BUCKET) == READ
+    assert load() == Commitments(fetched_at=START, problem=problem)
+    assert store.last_reading(aws.s3(), BUCKET, runtime=runtime.current()) == READ
 
 
 def test_commitments_that_have_ended_do_not_count(bucket: Bucket) -> None:
     stored_elsewhere(READ)
     bucket.now += timedelta(hours=2)
-    loaded = store.load(ON, BUCKET)
+    loaded = load()
     assert loaded is not None
     assert (loaded.reserved, loaded.plans) == ((RESERVED,), ())
 
@@ -131,31 +135,31 @@ def test_malformed_commitments_are_a_problem(body: bytes | None, problem: str, m
             other_version.setattr(store, "VERSION", 2)
             body = store.encode(READ)
     aws.s3().put_object(Bucket=BUCKET, Key=store.KEY, Body=body)
-    loaded = store.load(ON, BUCKET)
+    loaded = load()
     assert loaded is not None
     assert (loaded.reserved, loaded.plans, loaded.usage) == ((), (), {})
     assert f"s3://{BUCKET}/commitments.bin: {problem}" in loaded.problem
-    assert store.last_reading(aws.s3(), BUCKET) is None
+    assert store.last_reading(aws.s3(), BUCKET, runtime=runtime.current()) is None
 
 
 def test_while_s3_fails_the_last_ones_count(bucket: Bucket) -> None:
     aws.s3().delete_bucket(Bucket=BUCKET)
-    missing = store.load(ON, BUCKET)
+    missing = load()
     assert missing is not None
     assert missing.problem.startswith("the catalog function hasn't read")
     aws.s3().create_bucket(Bucket=BUCKET)
     stored_elsewhere(READ)
     bucket.now += timedelta(minutes=5)
-    assert store.load(ON, BUCKET) == READ
+    assert load() == READ
     aws.s3().meta.events.register("before-call.s3.GetObject", denied)
     bucket.now += timedelta(minutes=5)
-    assert store.load(ON, BUCKET) == READ
+    assert load() == READ
 
 
 @pytest.mark.usefixtures("bucket")
 def test_a_denied_object_is_a_problem() -> None:
     aws.s3().meta.events.register("before-call.s3.GetObject", denied)
-    loaded = store.load(ON, BUCKET)
+    loaded = load()
     assert loaded is not None
     assert loaded.problem.startswith(f"s3://{BUCKET}/commitments.bin can't be read: ")
     assert "AccessDenied" in loaded.problem

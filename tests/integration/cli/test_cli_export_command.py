@@ -12,9 +12,8 @@ import pytest
 import yaml
 
 from tests.e2e.cli.conftest import CLUSTER
-from tests.e2e.cli.test_cli_export import Scrape
 from tests.integration.cli.command import call
-from tests.integration.cli.export_process import AWS, UNREACHABLE, running
+from tests.integration.cli.export_process import AWS, UNREACHABLE, Scrape, running
 
 if TYPE_CHECKING:
     from pathlib import Path

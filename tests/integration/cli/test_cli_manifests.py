@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from infra import webhook_configuration
+from infra.cluster.kubernetes import webhook_configuration
 from tests.integration.cli.command import call
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra import assembly, bundling, function_sizes
+from infra import assembly, function_sizes
+from infra.bundle import bundling
 from tests.integration.cli.command import CHECKOUT, TENON, call
 from tests.integration.cli.test_cli_bad_inputs import assert_error
 

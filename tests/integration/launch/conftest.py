@@ -33,7 +33,7 @@ from shared.cluster.connect import ClusterInfo
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.launch.fleet.launch import launch
 from shared.launch.launch_template import tag_list
-from shared.launch.node_class.status import resolve
+from shared.launch.node_class.status import NodeClassResolver, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -186,7 +186,10 @@ class Account:
         self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes", now: datetime = NOW
     ) -> EC2NodeClassStatus:
         cluster = msgspec.structs.replace(CLUSTER, version=version)
-        return resolve(node_class, cluster, default_instance_profile=profile, now=now)
+        resolver = NodeClassResolver(
+            clients=aws, runtime=runtime.current(), cluster=cluster, default_instance_profile=profile
+        )
+        return resolve(resolver, node_class, now=now)
 
     def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field)
         given: dict[str, Any] = {
@@ -223,7 +226,13 @@ class Account:
             for c in claims
         ]
         return launch(
-            requests, cluster=CLUSTER, now=now, rate_limiter=rate_limiter, interruption_rates=interruption_rates
+            requests,
+            clients=aws,
+            runtime=runtime.current(),
+            cluster=CLUSTER,
+            now=now,
+            rate_limiter=rate_limiter,
+            interruption_rates=interruption_rates,
         )
 
     def offered(self, request: int = -1) -> set[tuple[str, str]]:

@@ -120,7 +120,7 @@ def test_claims_of_a_run_that_died_get_its_unassigned_instances(account: Account
 def test_missing_instances_are_launched_once_however_often_it_is_retried(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(3)]
     before = account.launch(claims, types)
-    terminate([before[2].instance_id])
+    terminate(aws.ec2(), [before[2].instance_id])
     for _ in range(3):
         account.restart()
         after = account.launch(claims[1:], types)
@@ -289,14 +289,14 @@ def test_the_subnet_of_a_zone_with_more_free_addresses_is_used(account: Account,
 
 def test_the_clusters_instances_are_listed_and_terminated_by_id(account: Account, types: Types) -> None:
     results = account.launch([account.claim(f"web-{i}") for i in range(3)], types)
-    instances = list_by_cluster("demo")
+    instances = list_by_cluster(aws.ec2(), "demo")
     assert {i.id for i in instances} == {r.instance_id for r in results}
     assert {i.capacity_type for i in instances} == {"spot"}
-    assert list_by_cluster("another") == ()
+    assert list_by_cluster(aws.ec2(), "another") == ()
     ids = [instances[0].id, "i-00000000000000000", instances[1].id]
-    assert set(terminate(ids).known) == {instances[0].id, instances[1].id}
+    assert set(terminate(aws.ec2(), ids).known) == {instances[0].id, instances[1].id}
     assert len(account.running()) == 1
-    assert terminate(["i-00000000000000000"]).known == ()
+    assert terminate(aws.ec2(), ["i-00000000000000000"]).known == ()
 
 
 def test_a_repeated_launch_finds_its_spot_instances_even_if_it_would_launch_on_demand_now(

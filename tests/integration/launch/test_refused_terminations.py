@@ -24,5 +24,5 @@ def test_a_missing_right_ends_the_termination_of_many_instances_after_few_calls(
     aws.ec2().meta.events.register("before-call.ec2.TerminateInstances", deny)  # type: ignore[arg-type] # an answer
 
     with pytest.raises(ClientError, match="UnauthorizedOperation"):
-        terminate([f"i-{number:017x}" for number in range(400)])
+        terminate(aws.ec2(), [f"i-{number:017x}" for number in range(400)])
     assert len(calls) < 60

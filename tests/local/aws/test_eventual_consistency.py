@@ -9,6 +9,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
+from shared.base import aws
 from shared.launch import instances
 from tests.local.aws.test_fleet import account, create, ids, request
 
@@ -83,7 +84,7 @@ def test_instances_come_in_pages_of_which_the_first_is_empty(env: Environment, a
     env.cloud.consistency.page_size = 3
     pages = list(boto3.client("ec2").get_paginator("describe_instances").paginate())
     assert [len(page["Reservations"]) for page in pages] == [0, 3, 3, 1]
-    known = instances.get([instance for (instance,) in launched])
+    known = instances.get(aws.ec2(), [instance for (instance,) in launched])
     assert sorted(i.id for i in known) == sorted(instance for (instance,) in launched)
 
 
@@ -99,6 +100,6 @@ def test_an_instance_is_terminated_once_it_is_described(env: Environment, accoun
     (instance,) = ids(create(request(account, "m5.large")))
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
         boto3.client("ec2").terminate_instances(InstanceIds=[instance])
-    assert instances.terminate([instance]).known == ()
+    assert instances.terminate(aws.ec2(), [instance]).known == ()
     env.clock.sleep(6)
-    assert instances.terminate([instance]).known == (instance,)
+    assert instances.terminate(aws.ec2(), [instance]).known == (instance,)

@@ -1,7 +1,8 @@
-"""CreateFleet's response, read by the plan that was requested, and its instances assigned to NodeClaims.
+"""CreateFleet: the calls of one run, their responses, and the launched instances as those of NodeClaims.
 
-EC2 names the override that an instance or an error belongs to. Some errors name less, and then apply to every override
-that agrees with what they name.
+Errors become a response where the next call can do something about them; others are raised. EC2 names the override that
+an instance or an error belongs to. Some errors name less, and then apply to every override that agrees with what they
+name.
 
 The ``karpenter.sh/nodeclaim`` tag says which NodeClaim of a launch group an instance belongs to. A call for one
 NodeClaim tags its instance at the launch. The instances of a call for several are assigned in order of
@@ -10,6 +11,9 @@ instance id to NodeClaims in order of uid, and tagged then.
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -18,31 +22,149 @@ from msgspec.structs import replace
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
-from shared.base import aws, runtime
 from shared.base.aws import error_code
 from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
+from shared.launch import launch_template
 from shared.launch.fleet import errors
+from shared.launch.fleet.errors import CreateFleetError
 from shared.launch.fleet.overrides import Override, offering_labels
 from shared.launch.launch_template import tag_list
+from shared.launch.node_class import subnets
 from shared.launch.node_class.subnets import Subnet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
+    from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import TagTypeDef
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import ResolvedSubnet
+    from shared.base.runtime import Runtime
     from shared.cloud_provider import FailureKind, Instance, LaunchRequest, LaunchResult
     from shared.instance_types.instance_type import OfferingKey
+    from shared.launch.clients import LaunchClients
     from shared.launch.fleet.overrides import FleetPlan
-    from shared.launch.fleet.request import FleetRequest
+    from shared.launch.fleet.rate_limit import RateLimiter
+    from shared.launch.fleet.request import FleetRequest, TemplateKey
+    from shared.launch.launch_template import LaunchTemplate
 
 
 _UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
 _TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Seconds before a new instance is tagged again."""
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetCalls:
+    """Calls CreateFleet for the launch groups of a run, from several threads.
+
+    A call waits for the ``rate_limiter`` until the ``deadline``. ``addresses`` are those that the run may take, by
+    subnet id.
+    """
+
+    clients: LaunchClients
+    runtime: Runtime
+    rate_limiter: RateLimiter | None
+    deadline: datetime
+    addresses: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock)
+
+    @property
+    def tagger(self) -> Tagger:
+        """Tags the instances that were launched."""
+        return Tagger(self.clients.ec2(), self.runtime.sleep)
+
+    def best_subnets(self, selected: Sequence[ResolvedSubnet]) -> dict[str, Subnet]:
+        """By zone: the subnet with the most addresses that are free and not reserved."""
+        free = subnets.refreshed(self.clients.ec2(), selected)
+        with self.lock:
+            return subnets.best(free, self.addresses)
+
+    def create(
+        self, fleet_request: FleetRequest, plan: FleetPlan, requests: Sequence[LaunchRequest], *, step: str
+    ) -> FleetResponse:
+        """One CreateFleet call, and another if a launch template was deleted.
+
+        Raises:
+            CreateFleetError: EC2 rejected the call, or the rate limit did.
+            UserDataError: the class's user data can't be merged.
+            ClientError: EC2 rejected a launch template.
+        """
+        self._reserve(plan, len(requests))
+        templates = self._launch_templates(fleet_request, plan)
+        response = self._call(fleet_request, plan, requests, templates, step)
+        if response.launch_template_not_found:
+            launch_template.forget(self.runtime, [t.name for t in templates.values()])
+            templates = self._launch_templates(fleet_request, plan)
+            response = self._call(fleet_request, plan, requests, templates, f"{step}/template made again")
+        return response
+
+    def _reserve(self, plan: FleetPlan, count: int) -> None:
+        """Reserve so many addresses in each subnet of the plan."""
+        with self.lock:
+            for subnet_id in {override.subnet.id for override in plan.overrides}:
+                self.addresses[subnet_id] += count
+
+    def _launch_templates(self, fleet_request: FleetRequest, plan: FleetPlan) -> dict[TemplateKey, LaunchTemplate]:
+        """The launch templates of the plan, created if they don't exist."""
+        templates = fleet_request.launch_templates(plan)
+        for template in templates.values():
+            launch_template.ensure(self.clients.ec2(), self.runtime, template, cluster=fleet_request.cluster.name)
+        return templates
+
+    def _call(
+        self,
+        fleet_request: FleetRequest,
+        plan: FleetPlan,
+        requests: Sequence[LaunchRequest],
+        templates: Mapping[TemplateKey, LaunchTemplate],
+        step: str,
+    ) -> FleetResponse:
+        now, sleep = self.runtime.now, self.runtime.sleep
+        if self.rate_limiter and not self.rate_limiter.acquire(self.deadline, now=now, sleep=sleep):
+            raise CreateFleetError("RequestLimitExceeded", "the cluster's own rate limit of CreateFleet is reached")
+        try:
+            parameters = fleet_request.parameters(plan, [r.claim for r in requests], templates, step=step)
+            response = self.clients.ec2_without_retries().create_fleet(**parameters)
+        except ClientError as error:
+            code = error_code(error)
+            message = error.response["Error"].get("Message", "")
+            if code in errors.LAUNCH_TEMPLATE_NOT_FOUND or errors.kind(code) == "capacity":
+                return rejected_call(code, message, plan)
+            if self.rate_limiter is not None and errors.kind(code) == "throttled":
+                self.rate_limiter.throttled(now=now())
+            if code in errors.DENIED:
+                # A policy with conditions on a template's tags also denies a template that was deleted.
+                launch_template.forget(self.runtime, [t.name for t in templates.values()])
+            raise CreateFleetError(code, message) from error
+        return read_response(response, plan)
+
+
+class Tagger(Struct):
+    """Tags instances that were just launched; ``sleep`` takes seconds."""
+
+    ec2: EC2Client
+    sleep: Callable[[float], None]
+
+    def tag(self, instance_id: str, tags: list[TagTypeDef]) -> None:
+        """Tag an instance, which EC2 may not know for some seconds.
+
+        Raises:
+            ClientError: EC2 still doesn't know the instance, or refused.
+        """
+        for delay in (*_TAG_RETRY_DELAYS, None):
+            try:
+                self.ec2.create_tags(Resources=[instance_id], Tags=tags)
+            except ClientError as error:
+                if error_code(error) != _UNKNOWN_INSTANCE or delay is None:
+                    raise
+                self.sleep(delay)
+            else:
+                return
 
 
 class FleetError(Struct):
@@ -128,28 +250,35 @@ def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey
 
 
 def assign_response(
-    fleet_request: FleetRequest, plan: FleetPlan, response: FleetResponse, requests: Sequence[LaunchRequest]
+    fleet_request: FleetRequest,
+    plan: FleetPlan,
+    response: FleetResponse,
+    requests: Sequence[LaunchRequest],
+    tagger: Tagger,
 ) -> list[LaunchResult]:
     """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result."""
     results: list[LaunchResult] = []
     launched = sorted(response.launched, key=lambda pair: pair[0])[: len(requests)]
-    already_tagged = len(requests) == 1
     for request, (instance_id, override) in zip(requests, launched, strict=False):
-        result = _assign(fleet_request, request.claim, instance_id, override, already_tagged=already_tagged)
+        tags = fleet_request.nodeclaim_tags(request.claim) if len(requests) > 1 else {}
+        result = _assign(request.claim, instance_id, override, tags, tagger)
         if isinstance(result, LaunchedInstance):
             result = replace(result, unavailable=response.unavailable)
         results.append(result)
     return results + [_not_launched(r.claim, response, plan) for r in requests[len(launched) :]]
 
 
-def assign_existing(fleet_request: FleetRequest, request: LaunchRequest, instance: Instance) -> LaunchResult:
+def assign_existing(
+    fleet_request: FleetRequest, request: LaunchRequest, instance: Instance, tagger: Tagger
+) -> LaunchResult:
     """Assign an instance of the launch group that an earlier call launched."""
     override = _override_of(request, instance)
     if override is None:
         message = f"instance {instance.id} is a {instance.type} in {instance.zone}, which the NodeClaim doesn't allow"
         return failure(request.claim, "gone", EventReason("InstanceTypeUnknown"), message)
-    already_tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
-    return _assign(fleet_request, request.claim, instance.id, override, already_tagged=already_tagged)
+    is_tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
+    tags = {} if is_tagged else fleet_request.nodeclaim_tags(request.claim)
+    return _assign(request.claim, instance.id, override, tags, tagger)
 
 
 def failure(
@@ -161,11 +290,12 @@ def failure(
 
 
 def _assign(
-    fleet_request: FleetRequest, claim: NodeClaim, instance_id: str, override: Override, *, already_tagged: bool
+    claim: NodeClaim, instance_id: str, override: Override, tags: Mapping[str, str], tagger: Tagger
 ) -> LaunchResult:
-    if not already_tagged:
+    """The instance as the NodeClaim's; it gets the ``tags`` that it doesn't have from its launch."""
+    if tags:
         try:
-            _tag(instance_id, tag_list(fleet_request.nodeclaim_tags(claim)))
+            tagger.tag(instance_id, tag_list(tags))
         except ClientError as error:
             # The instance runs. Launching again would launch a second one.
             message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
@@ -184,23 +314,6 @@ def _assign(
         allocatable=dict(instance_type.allocatable),
         labels=offering_labels(instance_type, offering),
     )
-
-
-def _tag(instance_id: str, tags: list[TagTypeDef]) -> None:
-    """Tag an instance that was just launched, which EC2 may not know for some seconds.
-
-    Raises:
-        ClientError: EC2 still doesn't know the instance, or refused.
-    """
-    for delay in (*_TAG_RETRY_DELAYS, None):
-        try:
-            aws.ec2().create_tags(Resources=[instance_id], Tags=tags)
-        except ClientError as error:
-            if error_code(error) != _UNKNOWN_INSTANCE or delay is None:
-                raise
-            runtime.current().sleep(delay)
-        else:
-            return
 
 
 def _not_launched(claim: NodeClaim, response: FleetResponse, plan: FleetPlan) -> LaunchFailure:
