@@ -73,7 +73,7 @@ class Pass:
         sources = (inspect.getsourcelines(pkgutil.resolve_name(name))[0] for name in self.code)
         return sum(1 for lines in sources for line in lines if line.strip())
 
-    def left_out(self) -> Any:  # noqa: ANN401 (a context manager without a value)
+    def left_out(self) -> Any:
         """While entered, the pass does nothing."""
         module, _, path = self.at.partition(":")
         owner, _, attribute = path.rpartition(".")

@@ -93,7 +93,7 @@ def measure(function: str, nodes: int, pods: int, *, fleet_seconds: float = 0) -
     answer = Interceptor.__call__
 
     @functools.wraps(answer)
-    def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (botocore's)
+    def timed(*args: Any, **kwargs: Any) -> Any:
         began = time.thread_time()
         try:
             return answer(*args, **kwargs)

@@ -75,7 +75,7 @@ class Meter:
         """Wraps an invocation."""
 
         @functools.wraps(handle)
-        def timed(functions: LambdaFunctions, function: Any, *args: Any) -> Any:  # noqa: ANN401 (the local Lambda's own)
+        def timed(functions: LambdaFunctions, function: Any, *args: Any) -> Any:
             self._running, self.aws_seconds = function.short_name, 0.0
             began = time.thread_time()
             try:
@@ -97,7 +97,7 @@ class Meter:
         """Wraps a response of the local AWS."""
 
         @functools.wraps(answer)
-        def timed(gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:  # noqa: ANN401 (botocore's)
+        def timed(gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:
             began = time.thread_time()
             try:
                 return answer(gate, event_name, request, **kwargs)
@@ -114,7 +114,7 @@ class Meter:
         """Wraps a request to the cluster."""
 
         @functools.wraps(work)
-        def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any function)
+        def called(*args: Any, **kwargs: Any) -> Any:
             self.add(name)
             return work(*args, **kwargs)
 
@@ -134,7 +134,7 @@ class Meter:
         """Wraps the wait for a watch's next event: Lambda charges for a wait without one."""
 
         @functools.wraps(following)
-        def heard(stream: Any, seconds: float) -> Any:  # noqa: ANN401 (a watch's event)
+        def heard(stream: Any, seconds: float) -> Any:
             event = following(stream, seconds)
             if event is None:
                 self.add("waited", seconds)

@@ -148,7 +148,7 @@ def batch(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def context(function: str, *, run: int = 0, seconds: float = 120) -> Any:  # noqa: ANN401 (Lambda's own)
+def context(function: str, *, run: int = 0, seconds: float = 120) -> Any:
     """The Lambda context of a handler with these seconds left."""
     return SimpleNamespace(
         function_name=function,

@@ -298,7 +298,7 @@ class _Server(ThreadingHTTPServer):
     context: ssl.SSLContext
     daemon_threads = True
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 (the base class's)
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that close a watch's connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)

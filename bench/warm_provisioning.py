@@ -43,7 +43,7 @@ class Stopwatch:
         """Wraps a function to measure its time as a part."""
 
         @functools.wraps(work)
-        def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
             began, aws_before = time.thread_time(), self.spent.get("aws", 0.0)
             try:
                 return work(*args, **kwargs)
@@ -53,7 +53,7 @@ class Stopwatch:
 
         return timed
 
-    def aws_call(self, gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:  # noqa: ANN401 (botocore's)
+    def aws_call(self, gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:
         """Measures the local AWS's own time; CreateFleet ends the measurement."""
         if event_name.endswith("CreateFleet") and not self.until_fleet:
             self.until_fleet = time.thread_time() - self._began - self.spent.get("aws", 0.0)
@@ -72,7 +72,7 @@ def measure(nodes: int, pods: int) -> list[dict[str, float]]:
     watch = Stopwatch()
     runs = []
 
-    def answer(gate: Interceptor, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (botocore's)
+    def answer(gate: Interceptor, *args: Any, **kwargs: Any) -> Any:
         return watch.aws_call(gate, *args, **kwargs)
 
     warm: dict[str, Any] = {}

@@ -62,8 +62,8 @@ def kubernetes_version(image_name: str) -> str:
 
 def publish(region: str, version: str) -> None:
     """Add the images and parameters for a Kubernetes version to moto."""
-    from moto.ec2.models.amis import Ami  # noqa: PLC0415 - slow to import, and only a world needs it
-    from moto.ssm.models import Parameter  # noqa: PLC0415 - the same
+    from moto.ec2.models.amis import Ami
+    from moto.ssm.models import Parameter
 
     ec2, ssm = backends.ec2(region), backends.ssm(region)
     for image in published(version):
@@ -180,7 +180,7 @@ def deprecate(region: str, image_id: str, at: datetime) -> None:
     backends.ec2(region).amis[image_id].deprecation_time = f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
 
 
-def listed(response: Any, images: Sequence[Any], now: datetime) -> list[Any]:  # noqa: ANN401 - moto's
+def listed(response: Any, images: Sequence[Any], now: datetime) -> list[Any]:
     """Those of the images that EC2 shows: deprecated ones of others only where IncludeDeprecated is set."""
     if str(response._get_param("IncludeDeprecated") or "").lower() == "true":  # noqa: SLF001 - how moto's own read them
         return list(images)

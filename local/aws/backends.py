@@ -22,65 +22,65 @@ if TYPE_CHECKING:
 ACCOUNT = str(DEFAULT_ACCOUNT_ID)
 
 
-def ec2(region: str) -> Any:  # noqa: ANN401 - see the module
+def ec2(region: str) -> Any:
     """EC2's backend."""
-    from moto.ec2.models import ec2_backends  # noqa: PLC0415 - slow to import, and only a world needs it
+    from moto.ec2.models import ec2_backends
 
     return ec2_backends[ACCOUNT][region]
 
 
-def sqs(region: str) -> Any:  # noqa: ANN401 - see the module
+def sqs(region: str) -> Any:
     """SQS's backend."""
-    from moto.sqs.models import sqs_backends  # noqa: PLC0415 - the same
+    from moto.sqs.models import sqs_backends
 
     return sqs_backends[ACCOUNT][region]
 
 
-def events(region: str) -> Any:  # noqa: ANN401 - see the module
+def events(region: str) -> Any:
     """EventBridge's backend."""
-    from moto.events.models import events_backends  # noqa: PLC0415 - the same
+    from moto.events.models import events_backends
 
     return events_backends[ACCOUNT][region]
 
 
-def iam() -> Any:  # noqa: ANN401 - see the module
+def iam() -> Any:
     """IAM's backend."""
-    from moto.iam.models import iam_backends  # noqa: PLC0415 - the same
+    from moto.iam.models import iam_backends
 
     return iam_backends[ACCOUNT]["aws"]
 
 
-def ssm(region: str) -> Any:  # noqa: ANN401 - see the module
+def ssm(region: str) -> Any:
     """Systems Manager's backend."""
-    from moto.ssm.models import ssm_backends  # noqa: PLC0415 - the same
+    from moto.ssm.models import ssm_backends
 
     return ssm_backends[ACCOUNT][region]
 
 
-def eks(region: str) -> Any:  # noqa: ANN401 - see the module
+def eks(region: str) -> Any:
     """EKS's backend."""
-    from moto.eks.models import eks_backends  # noqa: PLC0415 - the same
+    from moto.eks.models import eks_backends
 
     return eks_backends[ACCOUNT][region]
 
 
-def autoscaling(region: str) -> Any:  # noqa: ANN401 - see the module
+def autoscaling(region: str) -> Any:
     """Auto Scaling's backend."""
-    from moto.autoscaling.models import autoscaling_backends  # noqa: PLC0415 - the same
+    from moto.autoscaling.models import autoscaling_backends
 
     return autoscaling_backends[ACCOUNT][region]
 
 
-def lambda_functions(region: str) -> Any:  # noqa: ANN401 - see the module
+def lambda_functions(region: str) -> Any:
     """Lambda's backend."""
-    from moto.awslambda.models import get_backend  # noqa: PLC0415 - the same
+    from moto.awslambda.models import get_backend
 
     return get_backend(ACCOUNT, region)
 
 
-def s3() -> Any:  # noqa: ANN401 - see the module
+def s3() -> Any:
     """S3's backend, one for all Regions."""
-    from moto.s3.models import s3_backends  # noqa: PLC0415 - the same
+    from moto.s3.models import s3_backends
 
     return s3_backends[ACCOUNT]["aws"]
 
@@ -88,7 +88,7 @@ def s3() -> Any:  # noqa: ANN401 - see the module
 _clients: weakref.WeakKeyDictionary[boto3.Session, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def client(service: str) -> Any:  # noqa: ANN401 - typed by each service
+def client(service: str) -> Any:
     """A client of the default session, of an account's administrator; made once, which takes longer than a call."""
     assert boto3.DEFAULT_SESSION is not None
     clients = _clients.setdefault(boto3.DEFAULT_SESSION, {})

@@ -58,7 +58,7 @@ _client_classes: dict[tuple[str, str], type] = {}
 _endpoint_providers: dict[tuple[int, int], tuple[object, EndpointProvider]] = {}
 
 
-def _client_class(creator: Any, service_name: str, service_model: Any) -> type:  # noqa: ANN401 - botocore's
+def _client_class(creator: Any, service_name: str, service_model: Any) -> type:
     key = service_name, service_model.api_version
     if key not in _client_classes:
         _client_classes[key] = _make_client_class(creator, service_name, service_model)
@@ -105,7 +105,7 @@ _parsed_answers = _ParsedAnswers()
 _parse_again = QueryParser.parse
 
 
-def _parse(parser: Any, response: Mapping[str, Any], shape: Any) -> Any:  # noqa: ANN401 - botocore's
+def _parse(parser: Any, response: Mapping[str, Any], shape: Any) -> Any:
     """Parse an answer of the protocols query and ec2.
 
     Its root names the operation and the version of the API; its headers are only passed on.

@@ -55,10 +55,10 @@ class _CapturedOutput:
     def flush(self) -> None:
         self._target().flush()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a stream has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._target(), name)
 
-    def _target(self) -> Any:  # noqa: ANN401 - a text stream of any kind
+    def _target(self) -> Any:
         captured = OUTPUT.get()
         if captured is not None:
             return captured

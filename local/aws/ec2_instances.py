@@ -92,7 +92,7 @@ class Ec2Instances:
         self.stopped: set[str] = set()
         """The ids of the instances that are stopping, stopped or being started again."""
 
-    def launched(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+    def launched(self, instance: Any) -> None:
         """Start a new instance: pending now, running a second later; a failing one is terminated then.
 
         EC2 has answered CreateFleet by then, so the answer doesn't tell.
@@ -120,7 +120,7 @@ class Ec2Instances:
         """Stop that many of the next started instances again, for lack of capacity, after EC2's answer to the start."""
         self._failing_restarts = times
 
-    def stop(self, instance: Any) -> InstanceState:  # noqa: ANN401 - moto's
+    def stop(self, instance: Any) -> InstanceState:
         """Replaces moto's ``Instance.stop``: stopping now, stopped some seconds later; its capacity is free then.
 
         Raises:
@@ -167,7 +167,7 @@ class Ec2Instances:
             self._restart(instance)
         return before
 
-    def _restart(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+    def _restart(self, instance: Any) -> None:
         instance.launch_time = self._now().replace(tzinfo=None)
         instance.state_reason = StateReason()
         self._change(instance, PENDING)
@@ -175,7 +175,7 @@ class Ec2Instances:
         self._failing_restarts -= fails
         self._transitions[instance.id] = (self._now() + RESTART_DURATION, STOPPED if fails else RUNNING, instance)
 
-    def _boot_failure(self, instance: Any) -> StateReason | None:  # noqa: ANN401 - moto's instance
+    def _boot_failure(self, instance: Any) -> StateReason | None:
         kind, zone = instance.instance_type, instance.availability_zone
         for key in ((kind, zone), (kind, "*"), ("*", zone), ("*", "*")):
             failing = self._failing_starts.get(key)
@@ -184,7 +184,7 @@ class Ec2Instances:
                 return failing.reason
         return None
 
-    def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:  # noqa: ANN401 - moto's
+    def terminate(self, original: Callable[[Any], Any], instance: Any) -> Any:
         """Replaces moto's ``Instance.terminate``: shutting down now, terminated some seconds later."""
         before = instance._state.name  # noqa: SLF001 - moto offers no setter
         if before in (SHUTTING_DOWN, TERMINATED):
@@ -285,11 +285,11 @@ class Ec2Instances:
         times = [item[0] for item in self._transitions.values()] + list(self._terminations.values())
         return min(times, default=None)
 
-    def _release(self, instance: Any) -> None:  # noqa: ANN401 - moto's instance
+    def _release(self, instance: Any) -> None:
         kind = "spot" if instance.lifecycle == "spot" else "on-demand"
         self._capacity.release((kind, instance.instance_type, instance.availability_zone))
 
-    def _change(self, instance: Any, state: str) -> None:  # noqa: ANN401 - moto's instance
+    def _change(self, instance: Any, state: str) -> None:
         instance._state = InstanceState(state, _CODES[state])  # noqa: SLF001 - moto offers no setter
         self._consistency.changed(instance, instance._state)  # noqa: SLF001 - the same
         if state == RUNNING:
@@ -317,7 +317,7 @@ class Ec2Instances:
         )
 
 
-def _incorrect_state(instance: Any, action: str) -> EC2ClientError:  # noqa: ANN401 - moto's instance
+def _incorrect_state(instance: Any, action: str) -> EC2ClientError:
     text = f"The instance '{instance.id}' is not in a state from which it can be {action}."
     return EC2ClientError("IncorrectInstanceState", text)
 

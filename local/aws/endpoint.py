@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - http.server's signature
+    def log_message(self, *_: Any) -> None:
         """Nothing: the cloud records its calls itself."""
 
 

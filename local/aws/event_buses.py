@@ -47,7 +47,7 @@ class EventBuses:
         """Notify the observer of every later delivery."""
         self._observers.append(observer)
 
-    def deliver(self, rule: Any, original: Mapping[str, Any], _transform: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
+    def deliver(self, rule: Any, original: Mapping[str, Any], _transform: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's own signature
         """Send an event to the targets of a rule, if the rule is enabled and its pattern matches."""
         if rule.state != "ENABLED" or not rule.event_pattern.get_pattern():
             return
@@ -86,7 +86,7 @@ class EventBuses:
             if rule.scheduled_expression and rule.state == "ENABLED"
         ]
 
-    def _scheduled_event(self, rule: Any, at: datetime) -> dict[str, Any]:  # noqa: ANN401 - moto's rule
+    def _scheduled_event(self, rule: Any, at: datetime) -> dict[str, Any]:
         return {
             "version": "0",
             "id": str(uuid.uuid4()),
@@ -112,7 +112,7 @@ class EventBuses:
             "detail": original["detail"],
         }
 
-    def _send(self, rule: Any, event: Mapping[str, Any]) -> None:  # noqa: ANN401 - moto's rule
+    def _send(self, rule: Any, event: Mapping[str, Any]) -> None:
         for target in rule.targets:
             self._to_target(
                 Delivery(

@@ -46,12 +46,12 @@ class EventualConsistency:
         self._resources_random = random.Random(seed)  # noqa: S311 - the same, for other resources
         self._states: dict[str, list[tuple[datetime, InstanceState]]] = {}
 
-    def changed(self, instance: Any, state: InstanceState) -> None:  # noqa: ANN401 - moto's instance
+    def changed(self, instance: Any, state: InstanceState) -> None:
         """Remember when an instance got its state."""
         # moto changes the object in place.
         self._states.setdefault(instance.id, []).append((self._now(), copy.copy(state)))
 
-    def described(self, reservations: Sequence[Any], filters: Any, ids: Sequence[str]) -> list[Any]:  # noqa: ANN401 - moto's
+    def described(self, reservations: Sequence[Any], filters: Any, ids: Sequence[str]) -> list[Any]:
         """DescribeInstances' answer: the reservations with what EC2 shows of their instances; ``ids``: only those.
 
         Raises:
@@ -100,7 +100,7 @@ class EventualConsistency:
         end = start + min(self.page_size or max_results, max_results)
         return reservations[start:end], str(end) if end < len(reservations) else None
 
-    def _is_known(self, instance: Any) -> bool:  # noqa: ANN401 - moto's instance
+    def _is_known(self, instance: Any) -> bool:
         states = self._states.get(instance.id)
         first = states[0][0] if states else launch_time(instance)  # a started instance has a new launch time
         return not self.lag or self._now() - first >= self.lag
@@ -108,7 +108,7 @@ class EventualConsistency:
     def _is_left_out(self) -> bool:
         return self._random.random() < self.left_out
 
-    def _as_shown(self, instance: Any) -> Any:  # noqa: ANN401 - moto's instance
+    def _as_shown(self, instance: Any) -> Any:
         """The instance in its state of ``lag`` ago."""
         if not self.lag:
             return instance
@@ -120,7 +120,7 @@ class EventualConsistency:
         return shown
 
 
-def launch_time(instance: Any) -> datetime:  # noqa: ANN401 - moto's instance
+def launch_time(instance: Any) -> datetime:
     """When the instance was launched (UTC)."""
     launched_at: datetime = instance.launch_time
     return launched_at.replace(tzinfo=UTC)

@@ -69,7 +69,7 @@ class Fleets:
     def __init__(
         self,
         *,
-        backend: Any,  # noqa: ANN401 - moto's EC2 backend
+        backend: Any,
         prices: Prices,
         capacity: CapacityPools,
         reservations: CapacityReservations,
@@ -289,7 +289,7 @@ class Fleets:
             "InstanceType": candidate.instance_type,
         }
 
-    def _complete(self, instance: Any, candidate: Candidate) -> None:  # noqa: ANN401 - moto's instance
+    def _complete(self, instance: Any, candidate: Candidate) -> None:
         """Set what moto's RunInstances doesn't take from a launch template."""
         data = candidate.template.data
         interfaces = data.get("NetworkInterfaces") or []
@@ -331,7 +331,7 @@ def _security_groups(data: Mapping[str, Any]) -> list[str]:
 
 
 def _type_info(instance_type: str) -> dict[str, Any]:
-    from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when instances are launched
+    from moto.ec2.models.instance_types import INSTANCE_TYPES
 
     type_info: dict[str, Any] = INSTANCE_TYPES[instance_type]
     return type_info

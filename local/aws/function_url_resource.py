@@ -11,8 +11,8 @@ from local.aws import backends
 @functools.cache
 def support() -> None:
     """Let moto's CloudFormation create ``AWS::Lambda::Url`` from now on."""
-    from moto.cloudformation.parsing import get_model_map  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.core.common_models import CloudFormationModel  # noqa: PLC0415 - the same
+    from moto.cloudformation.parsing import get_model_map
+    from moto.core.common_models import CloudFormationModel
 
     class Url(CloudFormationModel):  # type: ignore[misc]  # moto has no types
         def __init__(self, arn: str, url: str) -> None:
@@ -45,7 +45,7 @@ def support() -> None:
             cloudformation_json: dict[str, Any],
             account_id: str,  # noqa: ARG003 - the same
             region_name: str,
-            **_kwargs: Any,  # noqa: ANN401 - the same
+            **_kwargs: Any,
         ) -> Url:
             properties = cloudformation_json["Properties"]
             arn = properties["TargetFunctionArn"]

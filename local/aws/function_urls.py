@@ -67,7 +67,7 @@ def _event(method: str, path: str, host: str, body: bytes, content_type: str, at
     }
 
 
-def _response(result: Any) -> tuple[int, bytes]:  # noqa: ANN401 - what a handler returns
+def _response(result: Any) -> tuple[int, bytes]:
     """A handler's response with a ``statusCode``, or any other result as JSON."""
     if isinstance(result, dict) and "statusCode" in result:
         return int(result["statusCode"]), str(result.get("body", "")).encode()

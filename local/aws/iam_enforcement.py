@@ -58,7 +58,7 @@ def function_credentials() -> Iterator[None]:
     """While entered, code that runs as a function signs with the function's credentials."""
     original = Session.get_credentials
 
-    def get_credentials(session: Session) -> Any:  # noqa: ANN401 - botocore's Credentials, or None
+    def get_credentials(session: Session) -> Any:
         caller = CALLER.get()
         return credentials(caller) if caller else original(session)
 
@@ -122,8 +122,8 @@ class IamEnforcement:
         self,
         *,
         event_name: str,
-        model: Any,  # noqa: ANN401 - botocore's OperationModel
-        request_signer: Any,  # noqa: ANN401 - botocore's RequestSigner
+        model: Any,
+        request_signer: Any,
         context: dict[str, Any],
         **_: object,
     ) -> tuple[AWSResponse, dict[str, Any]] | None:

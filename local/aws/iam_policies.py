@@ -118,11 +118,11 @@ def _statement(element: Mapping[str, Any]) -> Statement:
     )
 
 
-def _as_list(value: Any) -> Sequence[Any]:  # noqa: ANN401 - IAM's: one, or a list of them
+def _as_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
-def _principals(element: Any) -> tuple[str, ...]:  # noqa: ANN401 - "*", or a map of lists
+def _principals(element: Any) -> tuple[str, ...]:
     if element == ANY:
         return (ANY,)
     prefixes = {"AWS": "", "Service": "service:"}

@@ -17,7 +17,7 @@ _QUOTED_OR_PLACEHOLDER = re.compile(r'"(?:[^"\\]|\\.)*"|<[\w.-]+>')
 _PLACEHOLDER = re.compile(r"<([\w.-]+)>")
 
 
-def transformed(transformer: Mapping[str, Any], event: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+def transformed(transformer: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
     """The event as the target gets it."""
     values = {name: _value(event, path) for name, path in transformer.get("InputPathsMap", {}).items()}
 
@@ -33,7 +33,7 @@ def transformed(transformer: Mapping[str, Any], event: Mapping[str, Any]) -> Any
     return json.loads(_QUOTED_OR_PLACEHOLDER.sub(replaced, transformer["InputTemplate"]))
 
 
-def _value(event: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - any JSON
+def _value(event: Mapping[str, Any], path: str) -> Any:
     """The value at a path such as ``$.detail.name``; None if there is none."""
     value: Any = event
     for key in path.removeprefix("$").split(".")[1:]:

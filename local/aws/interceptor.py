@@ -46,7 +46,7 @@ _XML_ERRORS = {
 
 
 class _Body(BytesIO):
-    def stream(self, **_: object) -> Any:  # noqa: ANN401 - a generator of bytes, as urllib3's
+    def stream(self, **_: object) -> Any:
         yield self.read()
 
 
@@ -77,7 +77,7 @@ class Interceptor:
         """Serve an operation that moto lacks: the handler gets the request's body."""
         self._operations[service, operation] = handler
 
-    def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ANN401, ARG002 - botocore's request, and what else it passes
+    def __call__(self, event_name: str, request: Any, **kwargs: object) -> AWSResponse:  # noqa: ARG002 - botocore's request, and what else it passes
         """Serve one request, as botocore's handler of ``before-send.SERVICE.OPERATION``."""
         invocation_timeout.check()
         service, operation = event_name.split(".")[1:]
@@ -105,7 +105,7 @@ class Interceptor:
             raise ConnectionClosedError(endpoint_url=request.url)
         return _aws_response(request.url, response)
 
-    def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:  # noqa: ANN401 - the same
+    def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:
         body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
         if answer := self._operations.get((service, operation)):
             return answer(body)

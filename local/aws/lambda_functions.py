@@ -151,7 +151,7 @@ class LambdaFunctions:
     def start(
         self,
         function: str,
-        event: Any,  # noqa: ANN401 - an event is any JSON
+        event: Any,
         *,
         trigger: str,
         done: Callable[[Invocation], None],
@@ -183,7 +183,7 @@ class LambdaFunctions:
             future = self._pool.submit(self._run, name, event, trigger, done, own_lineage)
             future.add_done_callback(self._collect_error)
 
-    def invoke(self, function: str, event: Any, *, trigger: str = "test") -> Invocation:  # noqa: ANN401 - the same
+    def invoke(self, function: str, event: Any, *, trigger: str = "test") -> Invocation:
         """Invoke synchronously."""
         records: list[Invocation] = []
         finished = threading.Event()
@@ -196,7 +196,7 @@ class LambdaFunctions:
         finished.wait()
         return records[0]
 
-    def enqueue(self, function: str, event: Any, *, trigger: str, dead_letter_arn: str = "") -> None:  # noqa: ANN401 - the same
+    def enqueue(self, function: str, event: Any, *, trigger: str, dead_letter_arn: str = "") -> None:
         """Invoke asynchronously, as EventBridge does; after the last retry the event goes to the dead-letter queue."""
         queued = _AsyncInvocation(
             function=self.named(function).name,
@@ -266,12 +266,12 @@ class LambdaFunctions:
         elif target := function.dead_letter_arn or queued.dead_letter_arn:
             dead_letters.send(self._region, target, json.dumps(queued.event), reason=record.error)
 
-    def _collect_error(self, future: Any) -> None:  # noqa: ANN401 - concurrent.futures.Future of nothing
+    def _collect_error(self, future: Any) -> None:
         error = future.exception()
         if error is not None:
             self._internal_errors.append(error)
 
-    def _drop(self, name: str, event: Any, trigger: str) -> Invocation:  # noqa: ANN401 - the same
+    def _drop(self, name: str, event: Any, trigger: str) -> Invocation:
         dropped = Invocation(
             function=self._functions[name].short_name,
             trigger=trigger,
@@ -289,7 +289,7 @@ class LambdaFunctions:
     def _run(
         self,
         name: str,
-        event: Any,  # noqa: ANN401 - the same
+        event: Any,
         trigger: str,
         done: Callable[[Invocation], None],
         lineage: Lineage,
@@ -306,7 +306,7 @@ class LambdaFunctions:
         self,
         environment: _ExecutionEnvironment,
         name: str,
-        event: Any,  # noqa: ANN401 - the same
+        event: Any,
         trigger: str,
         done: Callable[[Invocation], None],
         lineage: Lineage,
@@ -329,7 +329,7 @@ class LambdaFunctions:
         self,
         function: DeployedFunction,
         environment: _ExecutionEnvironment,
-        event: Any,  # noqa: ANN401 - an event is any JSON
+        event: Any,
         trigger: str,
         long: LongInvocation | None,
     ) -> Invocation:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def replacements() -> list[tuple[object, str, object]]:
     """What to replace while a cloud is entered: owners, names and values."""
-    from moto.sqs import models as sqs_models  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.sqs import models as sqs_models
 
     underscored = functools.cache(responses.camelcase_to_underscores)
     return [
@@ -38,7 +38,7 @@ def _by_classes(possible_keys: Callable[[Any, Any], Iterable[str]]) -> Callable[
     """Look for keys once for each shape of an answer and class of moto's objects."""
     by_shape: weakref.WeakKeyDictionary[Any, dict[Any, tuple[str, ...]]] = weakref.WeakKeyDictionary()
 
-    def get_possible_keys(picker: Any, context: Any) -> tuple[str, ...]:  # noqa: ANN401 - moto's own signature
+    def get_possible_keys(picker: Any, context: Any) -> tuple[str, ...]:
         of_shape = by_shape.setdefault(context.shape, {})
         by = type(picker), type(context.obj), context.key
         known = of_shape.get(by)

@@ -83,25 +83,25 @@ def _ec2(
     reservations: CapacityReservations,
     prices: Prices,
 ) -> list[tuple[object, str, object]]:
-    from moto.ec2.models.instances import Instance, InstanceBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.ec2.responses import EC2Response  # noqa: PLC0415 - the same
-    from moto.ec2.responses.fleets import Fleets as FleetResponses  # noqa: PLC0415 - the same
-    from moto.ec2.responses.spot_instances import SpotInstances  # noqa: PLC0415 - the same
+    from moto.ec2.models.instances import Instance, InstanceBackend
+    from moto.ec2.responses import EC2Response
+    from moto.ec2.responses.fleets import Fleets as FleetResponses
+    from moto.ec2.responses.spot_instances import SpotInstances
 
     terminate = Instance.terminate
 
-    def stop(instance: Any) -> Any:  # noqa: ANN401 - moto's, which calls it on the instance
+    def stop(instance: Any) -> Any:
         return instances.stop(instance)
 
-    def start_instances(backend: Any, instance_ids: list[str]) -> Any:  # noqa: ANN401 - moto's
+    def start_instances(backend: Any, instance_ids: list[str]) -> Any:
         return instances.start(backend.get_multi_instances_by_id(instance_ids))
 
-    def create_fleet(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def create_fleet(response: Any) -> Any:
         response.error_on_dryrun()
         params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
         return ActionResult(fleets.create(params))
 
-    def describe_spot_price_history(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def describe_spot_price_history(response: Any) -> Any:
         filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
         products = [
             *(response._get_param("ProductDescriptions", []) or []),  # noqa: SLF001 - the same
@@ -115,11 +115,11 @@ def _ec2(
         token = str(response._get_param("NextToken") or "")  # noqa: SLF001 - the same
         return spot_price_history.page(offerings, prices=prices, now=now(), products=products, token=token)
 
-    def describe_spot_instance_requests(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def describe_spot_instance_requests(response: Any) -> Any:
         filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
         return ActionResult({"SpotInstanceRequests": instances.spot_requests(filters)})
 
-    def describe_capacity_reservations(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def describe_capacity_reservations(response: Any) -> Any:
         filters = response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
         ids = response._get_param("CapacityReservationIds", [])  # noqa: SLF001 - the same
         return ActionResult({"CapacityReservations": reservations.describe(filters, ids)})
@@ -136,11 +136,11 @@ def _ec2(
 
 
 def _templates() -> list[tuple[object, str, object]]:
-    from moto.cloudformation.models import Stack  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.cloudformation.models import Stack
 
     parse = Stack.parse_template
 
-    def parse_template(template: str) -> Any:  # noqa: ANN401 - moto's own signature
+    def parse_template(template: str) -> Any:
         try:
             return json.loads(template)  # YAML's parser takes half of a world's start for the same
         except ValueError:
@@ -150,19 +150,19 @@ def _templates() -> list[tuple[object, str, object]]:
 
 
 def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
-    from moto.ec2.models.instances import InstanceBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.ec2.responses.instances import InstanceResponse  # noqa: PLC0415 - the same
-    from moto.ec2.responses.tags import TagResponse  # noqa: PLC0415 - the same
+    from moto.ec2.models.instances import InstanceBackend
+    from moto.ec2.responses.instances import InstanceResponse
+    from moto.ec2.responses.tags import TagResponse
 
     create_tags = TagResponse.create_tags
 
-    def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 - moto's own signature
+    def describe(backend: Any, filters: Any = None) -> list[Any]:
         return consistency.described(backend.all_reservations(), filters, ())
 
-    def describe_by_id(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:  # noqa: ANN401 - the same
+    def describe_by_id(backend: Any, instance_ids: list[str], filters: Any = None) -> list[Any]:
         return consistency.described(backend.all_reservations(), filters, instance_ids)
 
-    def describe_instances(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def describe_instances(response: Any) -> Any:
         response.error_on_dryrun()
         backend, filters = response.ec2_backend, response._filters_from_querystring()  # noqa: SLF001 - how moto's own read them
         ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - the same
@@ -175,7 +175,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
     def if_known(operation: str) -> tuple[object, str, object]:
         original = getattr(InstanceResponse, operation)
 
-        def checked(response: Any) -> Any:  # noqa: ANN401 - moto's
+        def checked(response: Any) -> Any:
             instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - how moto's own read them
             instances = response.ec2_backend.get_multi_instances_by_id(instance_ids)
             consistency.check_known(instances)
@@ -185,7 +185,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
 
         return InstanceResponse, operation, checked
 
-    def create_tags_if_known(response: Any) -> Any:  # noqa: ANN401 - moto's
+    def create_tags_if_known(response: Any) -> Any:
         backend = response.ec2_backend
 
         def launched_at(instance_id: str) -> datetime | None:
@@ -206,7 +206,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
 
 def _check_unprotected(instances: list[Any]) -> None:
     """Refuse the whole call, as EC2 does within a zone: moto terminates the instances before the protected one."""
-    from moto.ec2.exceptions import OperationNotPermitted4  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.ec2.exceptions import OperationNotPermitted4
 
     for instance in instances:
         if instance.disable_api_termination is True:
@@ -214,14 +214,14 @@ def _check_unprotected(instances: list[Any]) -> None:
 
 
 def _listings(consistency: EventualConsistency, now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
-    from moto.ec2.responses.amis import AmisResponse  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.ec2.responses.security_groups import SecurityGroups  # noqa: PLC0415 - the same
-    from moto.ec2.responses.subnets import Subnets  # noqa: PLC0415 - the same
+    from moto.ec2.responses.amis import AmisResponse
+    from moto.ec2.responses.security_groups import SecurityGroups
+    from moto.ec2.responses.subnets import Subnets
 
     def incomplete(owner: object, operation: str, ids: str, key: str) -> tuple[object, str, object]:
         describe = getattr(owner, operation)
 
-        def listing(response: Any) -> Any:  # noqa: ANN401 - moto's
+        def listing(response: Any) -> Any:
             answer = describe(response)
             if response._get_param(ids, []):  # noqa: SLF001 - how moto's own read them
                 return answer
@@ -241,7 +241,7 @@ def _listings(consistency: EventualConsistency, now: Callable[[], datetime]) -> 
 def _iam() -> list[tuple[object, str, object]]:
     original = iam_models.IAMBackend.get_instance_profiles_for_role
 
-    def get_instance_profiles_for_role(backend: Any, role_name: str) -> Any:  # noqa: ANN401 - moto's
+    def get_instance_profiles_for_role(backend: Any, role_name: str) -> Any:
         # moto answers for a missing role as for one without profiles.
         backend.get_role(role_name)
         return original(backend, role_name)
@@ -250,20 +250,20 @@ def _iam() -> list[tuple[object, str, object]]:
 
 
 def _messaging(event_buses: Callable[[], EventBuses], now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
-    from moto.events.models import Rule  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.sqs.models import SQSBackend  # noqa: PLC0415 - the same
+    from moto.events.models import Rule
+    from moto.sqs.models import SQSBackend
 
-    def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: ANN401, FBT001, FBT002 - moto's own signature
+    def send_to_targets(rule: Any, event: Mapping[str, Any], transform_input: bool = True) -> None:  # noqa: FBT001, FBT002 - moto's own signature
         event_buses().deliver(rule, event, transform_input)
 
     send_message = SQSBackend.send_message
 
-    def send_with_lineage(backend: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - moto's own signature
+    def send_with_lineage(backend: Any, *args: Any, **kwargs: Any) -> Any:
         message = send_message(backend, *args, **kwargs)
         recursive_loops.attach(message)
         return message
 
-    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:  # noqa: ANN401 - moto's own signature
+    def is_retained(backend: Any, queue_name: str, message: Any) -> bool:
         # moto counts the queue's messages several times for each received message.
         retention = float(backend.queues[queue_name].message_retention_period)
         return bool(message.sent_timestamp / 1000 + retention > now().timestamp())
@@ -276,11 +276,11 @@ def _messaging(event_buses: Callable[[], EventBuses], now: Callable[[], datetime
 
 
 def _alarms(now: Callable[[], datetime]) -> list[tuple[object, str, object]]:
-    from moto.cloudwatch.models import CloudWatchBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.cloudwatch.models import CloudWatchBackend
 
     set_alarm_state = CloudWatchBackend.set_alarm_state
 
-    def set_and_announce(backend: Any, alarm_name: str, reason: str, reason_data: str, state_value: str) -> None:  # noqa: ANN401 - moto's own signature
+    def set_and_announce(backend: Any, alarm_name: str, reason: str, reason_data: str, state_value: str) -> None:
         # moto doesn't tell EventBridge.
         before = backend.alarms[alarm_name].state_value if alarm_name in backend.alarms else ""
         set_alarm_state(backend, alarm_name, reason, reason_data, state_value)

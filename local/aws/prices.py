@@ -61,7 +61,7 @@ def on_demand(instance_type: str) -> float:
     Raises:
         KeyError: EC2 has no such type.
     """
-    from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when prices are asked for
+    from moto.ec2.models.instance_types import INSTANCE_TYPES
 
     type_info: dict[str, Any] = INSTANCE_TYPES[instance_type]
     if instance_type in _PRICES:

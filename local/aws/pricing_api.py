@@ -44,7 +44,7 @@ def serve(operation: str, body: bytes, *, prices: Prices, region: str) -> RawRes
 
 
 def _products(prices: Prices, region: str) -> list[dict[str, Any]]:
-    from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when prices are asked for
+    from moto.ec2.models.instance_types import INSTANCE_TYPES
 
     return [
         _product(name, type_info, prices.on_demand(name), region) for name, type_info in sorted(INSTANCE_TYPES.items())

@@ -132,7 +132,7 @@ class Purchases:
         return json_error(400, "ValidationException", f"{operation} is not supported here")
 
     def _rates(self, plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when rates are read
+        from moto.ec2.models.instance_types import INSTANCE_TYPES
 
         factor = 1 - self._discounts.get(str(plan.get("savingsPlanId")), 0.0)
         for name in sorted(INSTANCE_TYPES):
@@ -177,7 +177,7 @@ def _xml(purchase: Mapping[str, Any]) -> str:
     return f"<item>{fields}</item>"
 
 
-def _value(value: Any) -> str:  # noqa: ANN401 - of any field
+def _value(value: Any) -> str:
     return "".join(map(_xml, value)) if isinstance(value, list) else escape(str(value))
 
 

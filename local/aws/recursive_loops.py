@@ -27,7 +27,7 @@ LINEAGE: ContextVar[Lineage] = ContextVar("lineage", default={})  # noqa: B039 -
 """The lineage of the invocation that runs in this context, itself included."""
 
 
-def attach(message: Any) -> None:  # noqa: ANN401 - moto's message
+def attach(message: Any) -> None:
     """Let a message carry the lineage of the invocation that sends it."""
     message.lineage = LINEAGE.get()
 

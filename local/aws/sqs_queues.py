@@ -113,7 +113,7 @@ class SqsQueues:
         with self._lock:
             return not any(mapping.window and self._queue(mapping).messages for mapping in self._mappings)
 
-    def _queue(self, mapping: EventSourceMapping) -> Any:  # noqa: ANN401 - moto's queue
+    def _queue(self, mapping: EventSourceMapping) -> Any:
         return backends.sqs(self._region).queues[mapping.queue_name]
 
     def _max_concurrency(self, mapping: EventSourceMapping) -> int:
@@ -196,7 +196,7 @@ class SqsQueues:
             return times
 
 
-def _delete(queue: Any, handles: set[str]) -> None:  # noqa: ANN401 - moto's queue
+def _delete(queue: Any, handles: set[str]) -> None:
     """Delete messages as moto's ``delete_message`` does, but in one pass; missing messages are no error."""
     remaining = []
     for message in queue._messages:  # noqa: SLF001 - the API goes through all messages for each
@@ -208,14 +208,14 @@ def _delete(queue: Any, handles: set[str]) -> None:  # noqa: ANN401 - moto's que
     queue._messages = remaining  # noqa: SLF001 - the same
 
 
-def _visible_since(message: Any) -> datetime:  # noqa: ANN401 - moto's message
+def _visible_since(message: Any) -> datetime:
     """When a message became or becomes visible; moto compares strictly, so one millisecond later."""
     hidden = max(message.visible_at, message.delayed_until)
     time = datetime.fromtimestamp(max(hidden, message.sent_timestamp) / 1000, UTC)
     return time + _CLOCK_RESOLUTION if hidden else time
 
 
-def _message(queue: str, message: Any) -> Message:  # noqa: ANN401 - moto's message
+def _message(queue: str, message: Any) -> Message:
     return Message(
         queue=queue,
         message_id=message.id,
@@ -230,7 +230,7 @@ def _message(queue: str, message: Any) -> Message:  # noqa: ANN401 - moto's mess
     )
 
 
-def _record(mapping: EventSourceMapping, message: Any, region: str) -> dict[str, Any]:  # noqa: ANN401 - moto's message
+def _record(mapping: EventSourceMapping, message: Any, region: str) -> dict[str, Any]:
     attributes = {
         "ApproximateReceiveCount": str(message.approximate_receive_count),
         "SentTimestamp": str(message.sent_timestamp),
@@ -284,7 +284,7 @@ def _trigger(mapping: EventSourceMapping, received: list[Any]) -> str:
     return ", ".join(sorted(detail_types)) if "" not in detail_types else mapping.queue_name
 
 
-def body_of(message: Message) -> Any:  # noqa: ANN401 - whatever JSON was sent
+def body_of(message: Message) -> Any:
     """The message's body from JSON; the text itself if it is not JSON."""
     try:
         return json.loads(message.body)

@@ -305,7 +305,7 @@ def _failure_destination(
     return str(_resolved(destination, physical_ids, region)) if destination is not None else ""
 
 
-def _resolved(value: Any, physical_ids: Mapping[str, str], region: str) -> Any:  # noqa: ANN401 (any part of a template)
+def _resolved(value: Any, physical_ids: Mapping[str, str], region: str) -> Any:
     """The value with references to pseudo parameters, and to queues of the template."""
     pseudo = {"AWS::AccountId": backends.ACCOUNT, "AWS::Partition": "aws", "AWS::Region": region}
     match value:

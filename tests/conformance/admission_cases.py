@@ -11,7 +11,7 @@ Raw = dict[str, Any]
 TYPE = "node.kubernetes.io/instance-type"
 
 
-def pool(*requirements: Raw, labels: Raw | None = None, **spec: Any) -> Raw:  # noqa: ANN401 - any of its fields
+def pool(*requirements: Raw, labels: Raw | None = None, **spec: Any) -> Raw:
     """A NodePool with these requirements, labels of its nodes and other fields of its spec."""
     template = {
         "metadata": {"labels": labels or {}},
@@ -38,7 +38,7 @@ def claim(*requirements: Raw) -> Raw:
     }
 
 
-def overlay(*requirements: Raw, **spec: Any) -> Raw:  # noqa: ANN401 - any of its fields
+def overlay(*requirements: Raw, **spec: Any) -> Raw:
     """A NodeOverlay with these requirements and other fields of its spec."""
     return {
         "apiVersion": "karpenter.sh/v1alpha1",

@@ -38,7 +38,7 @@ spec:
 """
 
 
-def scaling(**fields: Any) -> Options:  # noqa: ANN401 (of the options)
+def scaling(**fields: Any) -> Options:
     """Options of a world that scales node groups. A rebalancing would replace the nodes that a test names."""
     hostility = of_environment()
     calm = replace(hostility, rebalance_after=None) if hostility is not None else None
@@ -160,7 +160,7 @@ def node_of(world: World, app: str) -> str:
     return str(pod["spec"]["nodeName"])
 
 
-def two_nodes(world: World, **small: Any) -> tuple[str, str]:  # noqa: ANN401 (of the Deployment)
+def two_nodes(world: World, **small: Any) -> tuple[str, str]:
     """A managed group of two: one node is nearly full, a small pod runs alone on the second; their names."""
     managed_node_group(world, "batch")
     world.apply(sample_objects.deployment("large", 1, LARGE))

@@ -32,7 +32,7 @@ def static_pool(replicas: int, **template: object) -> Json:
     return sample_objects.node_pool(LARGE, name="static", replicas=replicas, template=template)
 
 
-def dynamic_pool(budget: str = "100%", **spec: Any) -> Json:  # noqa: ANN401 (any of its fields)
+def dynamic_pool(budget: str = "100%", **spec: Any) -> Json:
     disruption = {**DISRUPTION, "budgets": [{"nodes": budget}]}
     return sample_objects.node_pool(LARGE, name="dynamic", disruption=disruption, **spec)
 

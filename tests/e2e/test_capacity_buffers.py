@@ -50,7 +50,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def start(world: World, *objects: Json, replicas: int = 1, **pool: Any) -> None:  # noqa: ANN401 (a pool's fields)
+def start(world: World, *objects: Json, replicas: int = 1, **pool: Any) -> None:
     """A NodePool of small on-demand nodes, one Deployment, and these objects; then five minutes."""
     fields = {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}, **pool}
     web = sample_objects.deployment("web", replicas, REQUESTS)

@@ -29,7 +29,7 @@ def world() -> Iterator[World]:
         yield world
 
 
-def api() -> Any:  # noqa: ANN401 (its types aren't installed)
+def api() -> Any:
     client: Any = boto3.client("autoscaling")
     return client
 
@@ -82,7 +82,7 @@ def put_hook(group: str, *, timeout: int = 300, name: str = HOOK) -> None:
     )
 
 
-def run_pods(world: World, replicas: int = 2, **more: Any) -> None:  # noqa: ANN401 (of a pod's spec)
+def run_pods(world: World, replicas: int = 2, **more: Any) -> None:
     world.apply(sample_objects.deployment("web", replicas, REQUESTS, **more))
     world.run_until(lambda: len(world.pods(phase="Running")) == replicas, limit=LIMIT)
 

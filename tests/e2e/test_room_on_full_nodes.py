@@ -26,7 +26,7 @@ PODS_ON_NODE = 4
 LIMIT = 2 * MINUTE
 
 
-def fill(world: World, nodes: int, *, pool: dict[str, Any] | None = None, **deployment: Any) -> list[str]:  # noqa: ANN401
+def fill(world: World, nodes: int, *, pool: dict[str, Any] | None = None, **deployment: Any) -> list[str]:
     """Fill that many nodes with the pods of a Deployment; returns the nodes' names."""
     requirements = {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-cpu": ["4"]}
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", **(pool or {}).pop("disruption", {})}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SOON = timedelta(minutes=3)
 
 
-def node_claim(*requirements: dict[str, Any], **spec: Any) -> Obj:  # noqa: ANN401 - any of its fields
+def node_claim(*requirements: dict[str, Any], **spec: Any) -> Obj:
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",

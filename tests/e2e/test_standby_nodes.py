@@ -60,7 +60,7 @@ def pool(
     standby: str = f"3 {TYPE}",
     *,
     capacity_types: tuple[str, ...] = ("on-demand",),
-    **spec: Any,  # noqa: ANN401 - any of its fields
+    **spec: Any,
 ) -> dict[str, Any]:
     requirements = {names.CAPACITY_TYPE: list(capacity_types), names.INSTANCE_TYPE: [TYPE]}
     annotations = {names.STANDBY: standby} if standby else {}

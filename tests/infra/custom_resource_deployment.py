@@ -38,7 +38,7 @@ class Deployment:
     response_url: str
     answers: list[dict[str, Any]]
 
-    def request(self, kind: str, type_: str, **properties: Any) -> dict[str, Any]:  # noqa: ANN401 (any JSON)
+    def request(self, kind: str, type_: str, **properties: Any) -> dict[str, Any]:
         """CloudFormation's request and the answer to it."""
         event = {
             "RequestType": kind,

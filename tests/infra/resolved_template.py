@@ -10,7 +10,7 @@ PSEUDO = {
 }
 
 
-def resolved(value: Any) -> Any:  # noqa: ANN401 - any part of a template
+def resolved(value: Any) -> Any:
     """The value; a resource stands for itself by its logical id, its attributes by ``id.attribute``."""
     match value:
         case {"Ref": name}:

@@ -62,7 +62,7 @@ def _statement(statement: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
-def _short(value: Any) -> str:  # noqa: ANN401 - any part of a template
+def _short(value: Any) -> str:
     resolved_value = resolved(value)
     text = resolved_value if isinstance(resolved_value, str) else json.dumps(resolved_value, sort_keys=True)
     if len(text) > _LONGEST:

@@ -54,7 +54,7 @@ def granted(template: Template) -> dict[str, dict[str, Any]]:
     return statements
 
 
-def as_list(value: Any) -> list[Any]:  # noqa: ANN401 (JSON: one or several)
+def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 

@@ -125,7 +125,7 @@ def test_keys_of_the_cdk_and_of_the_users_other_apps_are_accepted(ls: Callable[.
 
 
 def test_bootstrap_deploy_deploy_again_and_destroy(aws: str, tmp_path: Path) -> None:
-    def client(service: str) -> Any:  # noqa: ANN401 - any service's
+    def client(service: str) -> Any:
         return boto3.client(  # type: ignore[call-overload]  # a name that is not known before
             service,
             endpoint_url=aws,

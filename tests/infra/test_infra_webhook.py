@@ -46,7 +46,7 @@ def function(template: Resources) -> dict[str, Any]:
     return webhook
 
 
-def referenced(part: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 (any part of a template)
+def referenced(part: Any) -> Iterator[tuple[str, str]]:
     """The logical ids, and the attributes of them, that a part of a template refers to."""
     match part:
         case {"Ref": str(id_)}:

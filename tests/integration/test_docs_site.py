@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.long, needs_chromium]
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves files without a log."""
 
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002, ANN401 (the base class's)
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 (the base class's)
         """Nothing."""
 
 
@@ -77,7 +77,7 @@ def problems_of(tab: Page, address: str, page: str) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_has_a_problem(browser: Browser, site: Path, address: str, width: int, scheme: Any) -> None:  # noqa: ANN401 (playwright's)
+def test_no_page_has_a_problem(browser: Browser, site: Path, address: str, width: int, scheme: Any) -> None:
     pages = [str(path.relative_to(site).parent) for path in sorted(site.rglob("index.html"))]
     assert len(pages) > 40
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -211,7 +211,7 @@ def add_pod(
     memory: str = "",
     labels: Json | None = None,
     priority_class: str = "",
-    **spec: Any,  # noqa: ANN401 (fields of a pod's spec)
+    **spec: Any,
 ) -> None:
     """Create a pod in the default namespace."""
     requests = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
@@ -240,7 +240,7 @@ def create_pod(cluster: Cluster, pod: Json) -> None:
     raise TimeoutError(pod["metadata"]["name"])
 
 
-def add_deployment(cluster: Cluster, name: str, replicas: int, *, cpu: str, memory: str = "", **spec: Any) -> None:  # noqa: ANN401
+def add_deployment(cluster: Cluster, name: str, replicas: int, *, cpu: str, memory: str = "", **spec: Any) -> None:
     """Create a Deployment in the default namespace; its pods have the label app=NAME."""
     requests = {"cpu": cpu, **({"memory": memory} if memory else {})}
     container = {"name": "main", "image": "web:1", "resources": {"requests": requests}}

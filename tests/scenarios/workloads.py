@@ -67,7 +67,7 @@ def _another_app(app: str, n: int) -> str:
     return f"app{(int(app[3:]) + 1 + n) % MOST_APPS}"
 
 
-def _pick(n: int, *choices: Any) -> Any:  # noqa: ANN401 (whatever the choices are)
+def _pick(n: int, *choices: Any) -> Any:
     return choices[n % len(choices)]
 
 

@@ -22,12 +22,12 @@ Replacement = tuple[object, str, object]
 
 def replacements(groups: AutoScalingGroups) -> Sequence[Replacement]:
     """The replacements of moto's models and responses."""
-    from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup  # noqa: PLC0415 - slow to import, and only a cloud needs it
-    from moto.autoscaling.responses import AutoScalingResponse  # noqa: PLC0415 - the same
+    from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+    from moto.autoscaling.responses import AutoScalingResponse
 
     update = FakeAutoScalingGroup.update
 
-    def update_group(group: Group, **params: Any) -> None:  # noqa: ANN401 - moto's own signature
+    def update_group(group: Group, **params: Any) -> None:
         _check_updated(group, params["min_size"], params["max_size"], params["desired_capacity"])
         policy = group.mixed_instances_policy
         update(group, **params)
@@ -48,19 +48,19 @@ def replacements(groups: AutoScalingGroups) -> Sequence[Replacement]:
     ]
 
 
-def _backend(backend_class: Any, groups: AutoScalingGroups) -> list[Replacement]:  # noqa: ANN401 - moto's class
+def _backend(backend_class: Any, groups: AutoScalingGroups) -> list[Replacement]:
     create = backend_class.create_auto_scaling_group
 
-    def create_auto_scaling_group(backend: Any, name: str, **params: Any) -> Group:  # noqa: ANN401 - moto's own signature
+    def create_auto_scaling_group(backend: Any, name: str, **params: Any) -> Group:
         _check_new(backend, name, params)
         return create(backend, name, **params)
 
-    def set_desired_capacity(backend: Any, group_name: str, desired_capacity: int) -> None:  # noqa: ANN401 - the same
+    def set_desired_capacity(backend: Any, group_name: str, desired_capacity: int) -> None:
         group = group_named(backend, group_name)
         _check_bounds(group, desired_capacity)
         group.set_desired_capacity(desired_capacity)
 
-    def terminate_instance(backend: Any, instance_id: str, should_decrement: bool) -> Activity:  # noqa: ANN401, FBT001 - the same
+    def terminate_instance(backend: Any, instance_id: str, should_decrement: bool) -> Activity:  # noqa: FBT001 - the same
         group, member = member_of(backend, instance_id)
         return _terminate(groups, group, member, shrinks=should_decrement)
 
@@ -73,15 +73,15 @@ def _backend(backend_class: Any, groups: AutoScalingGroups) -> list[Replacement]
     ]
 
 
-def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replacement]:  # noqa: ANN401 - moto's class
+def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replacement]:
     describe = response_class.describe_auto_scaling_groups
 
-    def describe_auto_scaling_groups(response: Any) -> ActionResult:  # noqa: ANN401 - moto's
+    def describe_auto_scaling_groups(response: Any) -> ActionResult:
         answer = describe(response).result
         shown = [groups.shown(group) for group in answer["AutoScalingGroups"]]
         return ActionResult({**answer, "AutoScalingGroups": shown})
 
-    def describe_scaling_activities(response: Any) -> ActionResult:  # noqa: ANN401 - moto's
+    def describe_scaling_activities(response: Any) -> ActionResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
         return ActionResult(
             groups.activities.page(
@@ -92,7 +92,7 @@ def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replaceme
             )
         )
 
-    def delete_auto_scaling_group(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def delete_auto_scaling_group(response: Any) -> EmptyResult:
         backend = response.autoscaling_backend
         group = group_named(backend, response._get_param("AutoScalingGroupName"))  # noqa: SLF001 - how moto's own read them
         if group.instance_states and not response._get_bool_param("ForceDelete", False):  # noqa: FBT003, SLF001 - the same
@@ -110,7 +110,7 @@ def _responses(response_class: Any, groups: AutoScalingGroups) -> list[Replaceme
     ]
 
 
-def delete_group(backend: Any, group: Group, groups: AutoScalingGroups) -> None:  # noqa: ANN401 - moto's backend
+def delete_group(backend: Any, group: Group, groups: AutoScalingGroups) -> None:
     """Terminate the group's instances, and delete it."""
     for member in group.instance_states:
         if not member.is_terminating or member.waits:
@@ -120,7 +120,7 @@ def delete_group(backend: Any, group: Group, groups: AutoScalingGroups) -> None:
     groups.forget(group)
 
 
-def _check_new(backend: Any, name: str, params: Mapping[str, Any]) -> None:  # noqa: ANN401 - moto's backend
+def _check_new(backend: Any, name: str, params: Mapping[str, Any]) -> None:
     if name in backend.autoscaling_groups:
         text = "AutoScalingGroup by this name already exists - A group with the name already exists"
         raise refused("AlreadyExists", f"{text}: {name}")

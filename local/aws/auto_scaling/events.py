@@ -43,7 +43,7 @@ class Events:
             }
         )
 
-    def activity_ended(self, group: Any, activity: Activity, *, origin: str, destination: str) -> None:  # noqa: ANN401 - moto's group
+    def activity_ended(self, group: Any, activity: Activity, *, origin: str, destination: str) -> None:
         """Send that a launch or termination has ended."""
         verb = "Launch" if activity.description.startswith("Launching") else "Terminate"
         failed = activity.status_code == FAILED

@@ -22,7 +22,7 @@ class LaunchFailedError(Exception):
     """EC2 launched nothing; the text is the activity's status message."""
 
 
-def launch(group: Any, zone: str, fleet: Fleet) -> Any:  # noqa: ANN401 - moto's group and instance
+def launch(group: Any, zone: str, fleet: Fleet) -> Any:
     """Launch one instance of the group in the zone, with the group's tags; moto's instance.
 
     Raises:
@@ -42,12 +42,12 @@ def launch(group: Any, zone: str, fleet: Fleet) -> Any:  # noqa: ANN401 - moto's
     return instance
 
 
-def launch_details(instance: Any) -> dict[str, str]:  # noqa: ANN401 - moto's instance
+def launch_details(instance: Any) -> dict[str, str]:
     """Where the instance is, as activities and events say."""
     return {"Subnet ID": str(instance.subnet_id), "Availability Zone": str(instance.availability_zone)}
 
 
-def template_of(group: Any) -> tuple[str, int]:  # noqa: ANN401 - moto's group
+def template_of(group: Any) -> tuple[str, int]:
     """The id and the number of the launch template version that the group launches now."""
     template = group.ec2_launch_template
     return str(template.id), int(template.get_version(group.launch_template_version).number)
@@ -61,7 +61,7 @@ def _failure(error: Mapping[str, Any], capacity_type: str) -> str:
     return f"{text} Launching EC2 instance failed."
 
 
-def _capacity_type(group: Any) -> str:  # noqa: ANN401 - moto's group
+def _capacity_type(group: Any) -> str:
     """The capacity type of the next instance: of a mixed group, by the distribution over those that it has."""
     if not group.mixed_instances_policy:
         data = group.ec2_launch_template.get_version(group.launch_template_version).data
@@ -77,7 +77,7 @@ def _capacity_type(group: Any) -> str:  # noqa: ANN401 - moto's group
     return ON_DEMAND if on_demand < wanted else SPOT
 
 
-def _parameters(group: Any, zone: str, capacity_type: str) -> dict[str, Any]:  # noqa: ANN401 - moto's group
+def _parameters(group: Any, zone: str, capacity_type: str) -> dict[str, Any]:
     template_id, version = template_of(group)
     policy = group.mixed_instances_policy or {}
     overrides = (policy.get("LaunchTemplate") or {}).get("Overrides") or [{}]
@@ -106,7 +106,7 @@ def _parameters(group: Any, zone: str, capacity_type: str) -> dict[str, Any]:  #
     }
 
 
-def _subnet(group: Any, zone: str) -> str:  # noqa: ANN401 - moto's group
+def _subnet(group: Any, zone: str) -> str:
     """The group's first subnet in the zone."""
     subnets = (group.ec2_backend.get_subnet(id_) for id_ in group.vpc_zone_identifier.split(","))
     return next(str(subnet.id) for subnet in subnets if subnet.availability_zone == zone)

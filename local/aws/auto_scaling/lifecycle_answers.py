@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from local.aws.auto_scaling.lifecycle_hooks import Action
 
 
-def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tuple[object, str, object]]:  # noqa: ANN401 - moto's class
+def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tuple[object, str, object]]:
     """The replacements of moto's responses."""
     hooks = groups.hooks
 
-    def put_lifecycle_hook(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def put_lifecycle_hook(response: Any) -> EmptyResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
         group, name = (
             group_named(response.autoscaling_backend, param("AutoScalingGroupName")),
@@ -44,13 +44,13 @@ def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tup
         )
         return EmptyResult()
 
-    def describe_lifecycle_hooks(response: Any) -> ActionResult:  # noqa: ANN401 - moto's
+    def describe_lifecycle_hooks(response: Any) -> ActionResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
         group = group_named(response.autoscaling_backend, param("AutoScalingGroupName"))
         described = hooks.of_group(group.name, param("LifecycleHookNames") or ())
         return ActionResult({"LifecycleHooks": [hook.answer() for hook in described]})
 
-    def delete_lifecycle_hook(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def delete_lifecycle_hook(response: Any) -> EmptyResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
         group, name = (
             group_named(response.autoscaling_backend, param("AutoScalingGroupName")),
@@ -61,11 +61,11 @@ def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tup
         hooks.remove(group.name, name)
         return EmptyResult()
 
-    def complete_lifecycle_action(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def complete_lifecycle_action(response: Any) -> EmptyResult:
         _action(response, groups).result = response._get_param("LifecycleActionResult")  # noqa: SLF001 - how moto's own read them
         return EmptyResult()
 
-    def record_lifecycle_action_heartbeat(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def record_lifecycle_action_heartbeat(response: Any) -> EmptyResult:
         _action(response, groups).heartbeat(hooks.now())
         return EmptyResult()
 
@@ -79,7 +79,7 @@ def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tup
     return [(response_class, answer.__name__, answer) for answer in answers]
 
 
-def _action(response: Any, groups: AutoScalingGroups) -> Action:  # noqa: ANN401 - moto's
+def _action(response: Any, groups: AutoScalingGroups) -> Action:
     """The action that a request names by its token or instance."""
     param = response._get_param  # noqa: SLF001 - how moto's own read them
     group = group_named(response.autoscaling_backend, param("AutoScalingGroupName"))

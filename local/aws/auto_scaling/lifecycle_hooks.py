@@ -117,7 +117,7 @@ class LifecycleHooks:
         self._hooks = {key: hook for key, hook in self._hooks.items() if key[0] != group}
         self._actions = {id_: actions for id_, actions in self._actions.items() if actions[0].hook.group != group}
 
-    def begin(self, group: Any, member: Member, transition: str, *, origin: str, destination: str) -> bool:  # noqa: ANN401 - moto's group
+    def begin(self, group: Any, member: Member, transition: str, *, origin: str, destination: str) -> bool:
         """Start the group's actions for an instance, and send their events; False: there is no hook to wait for."""
         hooks = [hook for hook in self.of_group(group.name) if hook.transition == transition]
         self._actions.pop(member.instance_id, None)
@@ -184,7 +184,7 @@ class LifecycleHooks:
         return result
 
 
-def updated(hook: Hook | None, **given: Any) -> Hook:  # noqa: ANN401 - a hook's fields
+def updated(hook: Hook | None, **given: Any) -> Hook:
     """The hook with these fields; those that are None or "" stay as they are."""
     values = {name: value for name, value in given.items() if value not in (None, "")}
     return Hook(**values) if hook is None else replace(hook, **values)

@@ -50,7 +50,7 @@ _ON_DEMAND_DISTRIBUTION = {
 
 def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement]:
     """The replacements of moto's EKS backend."""
-    from moto.eks.models import EKSBackend  # noqa: PLC0415 - slow to import, and only a cloud needs it
+    from moto.eks.models import EKSBackend
 
     create, update, delete = (
         EKSBackend.create_nodegroup,
@@ -58,7 +58,7 @@ def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement
         EKSBackend.delete_nodegroup,
     )
 
-    def create_nodegroup(backend: Any, **params: Any) -> Any:  # noqa: ANN401 - moto's own signature
+    def create_nodegroup(backend: Any, **params: Any) -> Any:
         template = _version_data(region, params.get("launch_template"))
         custom = bool(template.get("ImageId"))
         params["ami_type"] = _CUSTOM if custom else params.get("ami_type") or next(iter(_IMAGES))
@@ -72,7 +72,7 @@ def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement
             groups.hooks.put(hook)
         return node_group
 
-    def update_nodegroup_config(backend: Any, **params: Any) -> Any:  # noqa: ANN401 - the same
+    def update_nodegroup_config(backend: Any, **params: Any) -> Any:
         answer = update(backend, **params)
         node_group = backend.clusters[params["cluster_name"]].nodegroups[params["nodegroup_name"]]
         if params.get("scaling_config"):
@@ -82,7 +82,7 @@ def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement
             group.set_desired_capacity(int(sizes["desiredSize"]))
         return answer
 
-    def delete_nodegroup(backend: Any, cluster_name: str, nodegroup_name: str) -> Any:  # noqa: ANN401 - the same
+    def delete_nodegroup(backend: Any, cluster_name: str, nodegroup_name: str) -> Any:
         node_group = delete(backend, cluster_name, nodegroup_name)
         if (group := _group_of(region, node_group)) is not None:
             delete_group(backends.autoscaling(region), group, groups)
@@ -95,7 +95,7 @@ def replacements(region: str, groups: AutoScalingGroups) -> Sequence[Replacement
     ]
 
 
-def _group_of(region: str, node_group: Any) -> Any:  # noqa: ANN401 - moto's
+def _group_of(region: str, node_group: Any) -> Any:
     return backends.autoscaling(region).autoscaling_groups.get(node_group.resources["autoScalingGroups"][0]["name"])
 
 
@@ -115,7 +115,7 @@ def _version_data(region: str, reference: Mapping[str, str] | None) -> Mapping[s
     return data
 
 
-def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[str, Any]) -> str:  # noqa: ANN401 - moto's
+def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[str, Any]) -> str:
     """Create the Auto Scaling group of the node group; its name."""
     (name,) = (group["name"] for group in node_group.resources["autoScalingGroups"])
     backends.iam().create_instance_profile(name, "/", [node_group.node_role.rsplit("/", 1)[-1]])
@@ -159,7 +159,7 @@ def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[
     return str(name)
 
 
-def _template_data(region: str, node_group: Any, cluster: Any) -> dict[str, Any]:  # noqa: ANN401 - moto's
+def _template_data(region: str, node_group: Any, cluster: Any) -> dict[str, Any]:
     """EKS's launch template without what the caller's own says."""
     data: dict[str, Any] = {
         "SecurityGroupIds": cluster.resources_vpc_config.get("securityGroupIds") or [],
@@ -174,14 +174,14 @@ def _template_data(region: str, node_group: Any, cluster: Any) -> dict[str, Any]
     return data
 
 
-def _image(region: str, node_group: Any) -> str:  # noqa: ANN401 - moto's
+def _image(region: str, node_group: Any) -> str:
     if node_group.ami_type not in _IMAGES:
         raise NotImplementedError(f"here, managed node groups have no images of the type {node_group.ami_type}")
     path = f"/aws/service/eks/optimized-ami/{node_group.version}/amazon-linux-2023/{_IMAGES[node_group.ami_type]}"
     return str(backends.ssm(region).get_parameter(f"{path}/recommended/image_id").value)
 
 
-def _user_data(node_group: Any, cluster: Any, image_id: str) -> Base64EncodedString:  # noqa: ANN401 - moto's
+def _user_data(node_group: Any, cluster: Any, image_id: str) -> Base64EncodedString:
     """The MIME document with the NodeConfig of EKS for Amazon Linux 2023."""
     labels = {
         **node_group.labels,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 VALIDATION = "ValidationError"
 
 
-def group_named(backend: Any, name: str) -> Group:  # noqa: ANN401 - moto's backend
+def group_named(backend: Any, name: str) -> Group:
     """The group of that name.
 
     Raises:
@@ -21,7 +21,7 @@ def group_named(backend: Any, name: str) -> Group:  # noqa: ANN401 - moto's back
     return backend.autoscaling_groups[name]
 
 
-def member_of(backend: Any, instance_id: str) -> tuple[Group, Member]:  # noqa: ANN401 - moto's backend
+def member_of(backend: Any, instance_id: str) -> tuple[Group, Member]:
     """The instance and its group.
 
     Raises:
@@ -37,7 +37,7 @@ def member_of(backend: Any, instance_id: str) -> tuple[Group, Member]:  # noqa: 
 
 def refused(code: str, message: str) -> Exception:
     """Auto Scaling's error."""
-    from moto.autoscaling.exceptions import AutoscalingClientError  # noqa: PLC0415 - slow to import
+    from moto.autoscaling.exceptions import AutoscalingClientError
 
     error: Exception = AutoscalingClientError(code, message)
     return error

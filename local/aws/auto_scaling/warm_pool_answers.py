@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 def replacements(
-    backend_class: Any,  # noqa: ANN401 - moto's class
-    response_class: Any,  # noqa: ANN401 - the same
+    backend_class: Any,
+    response_class: Any,
     groups: AutoScalingGroups,
 ) -> Sequence[tuple[object, str, object]]:
     """The replacements of moto's backend and responses."""
     put = backend_class.put_warm_pool
 
-    def put_warm_pool(backend: Any, group_name: str, **params: Any) -> None:  # noqa: ANN401 - moto's own signature
+    def put_warm_pool(backend: Any, group_name: str, **params: Any) -> None:
         group = group_named(backend, group_name)
         _check(group, params)
         put(backend, group_name=group_name, **params)
         groups.capacity_changed(group)
 
-    def describe_warm_pool(response: Any) -> ActionResult:  # noqa: ANN401 - moto's
+    def describe_warm_pool(response: Any) -> ActionResult:
         group = _group(response)
         instances = [member for member in group.instance_states if member.is_warm]
         return ActionResult({"WarmPoolConfiguration": group.warm_pool, "Instances": instances})
 
-    def delete_warm_pool(response: Any) -> EmptyResult:  # noqa: ANN401 - moto's
+    def delete_warm_pool(response: Any) -> EmptyResult:
         group = _group(response)
         members = warm_pools.members(group)
         if members and not response._get_bool_param("ForceDelete", False):  # noqa: FBT003, SLF001 - how moto's own read them
@@ -65,5 +65,5 @@ def _check(group: Group, params: dict[str, Any]) -> None:
         raise NotImplementedError(f"here, instances of a warm pool aren't {params['pool_state']}")
 
 
-def _group(response: Any) -> Group:  # noqa: ANN401 - moto's
+def _group(response: Any) -> Group:
     return group_named(response.autoscaling_backend, response._get_param("AutoScalingGroupName"))  # noqa: SLF001 - how moto's own read them

@@ -31,7 +31,7 @@ def _node(shell: Shell) -> str:
     return name
 
 
-def _annotate(shell: Shell, kind: Any, name: str, key: str) -> None:  # noqa: ANN401 (a kind of the store's)
+def _annotate(shell: Shell, kind: Any, name: str, key: str) -> None:
     shell.world.store.patch(kind, name, {"metadata": {"annotations": {key: "true"}}})
 
 

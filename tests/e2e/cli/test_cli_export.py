@@ -40,7 +40,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @contextlib.contextmanager
-def exporter_of(world: World, kubeconfig: Path, **options: Any) -> Iterator[Exporter]:  # noqa: ANN401 (its options)
+def exporter_of(world: World, kubeconfig: Path, **options: Any) -> Iterator[Exporter]:
     """An export of the world, on the world's clock."""
     kubeconfig.write_text(world.kubectl_config())
     reference = ClusterReference(cluster=CLUSTER)
@@ -111,7 +111,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         with exporter_of(world, kubeconfig) as exporter, served(exporter) as url:
             called: set[str] = set()
 
-            def record(model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's model of an operation)
+            def record(model: Any, **_: object) -> None:
                 called.add(f"{model.service_model.service_id.lower()}:{model.name}")
 
             boto3.DEFAULT_SESSION.events.register("before-call", record)  # type: ignore[union-attr]

@@ -105,7 +105,7 @@ class Cluster:
         return int(deployment["spec"]["replicas"])
 
     @property
-    def config_map(self) -> Any:  # noqa: ANN401 (JSON)
+    def config_map(self) -> Any:
         config_maps = self.world.store.list(kinds.CONFIG_MAPS)
         return next((c for c in config_maps if c["metadata"]["name"] == "tenon-node-groups"), None)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 READING = ("Describe", "Get", "List", "Query", "Head")
 
 
-def _state(world: World) -> Any:  # noqa: ANN401 (plain values)
+def _state(world: World) -> Any:
     version = max(int(o["metadata"]["resourceVersion"]) for o in [*world.pods(), *world.nodes(), *world.claims()])
     return version, [i.id for i in world.instances()], world.aws.queues.empty()
 

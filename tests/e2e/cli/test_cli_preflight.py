@@ -38,7 +38,7 @@ def workload(kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def node(**spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any field)
+def node(**spec: Any) -> dict[str, Any]:
     labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "eks.amazonaws.com/nodegroup": "system"}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "system", "labels": labels}, "spec": spec}
 

@@ -131,7 +131,7 @@ def assert_no_failures(world: World) -> None:
             assert "exception" not in line, line
 
 
-def since(moment: datetime, timeline_event: Any) -> float:  # noqa: ANN401 - a TimelineEvent
+def since(moment: datetime, timeline_event: Any) -> float:
     return float((timeline_event.at - moment).total_seconds())
 
 

@@ -37,7 +37,7 @@ def node_class() -> Obj:
     }
 
 
-def node_pool(**spec: Any) -> Obj:  # noqa: ANN401 (any of its fields)
+def node_pool(**spec: Any) -> Obj:
     requirements = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": list(SIZES)}
     return {
         "apiVersion": "karpenter.sh/v1",
@@ -116,7 +116,7 @@ def pod(
     cpu: str = "1000m",
     created: datetime = START - 60 * MINUTE,
     waited: int = 0,
-    **spec: Any,  # noqa: ANN401 (any of its fields)
+    **spec: Any,
 ) -> Obj:
     """A pod of a ReplicaSet: bound ``waited`` seconds after it was created, or pending."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs-web", "controller": True}

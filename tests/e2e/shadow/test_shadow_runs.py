@@ -30,7 +30,7 @@ def price(cluster: ShadowCluster, instance_type: str) -> Fraction:
     return Fraction(str(cluster.catalog.on_demand[instance_type]))
 
 
-def dollars(cluster: ShadowCluster, fleet: Any) -> Fraction:  # noqa: ANN401 (a literal)
+def dollars(cluster: ShadowCluster, fleet: Any) -> Fraction:
     return sum((exact_dollars(day.usage, fleet) for day in cluster.days().values()), Fraction())
 
 

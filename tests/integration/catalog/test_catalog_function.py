@@ -52,16 +52,16 @@ class World:
             aws.ec2().meta.events.register(f"before-parameter-build.ec2.{call}", self._few)
         aws.pricing(region).meta.events.register("before-call.pricing.GetProducts", self._get_products)
 
-    def _count(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
+    def _count(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
 
-    def _few(self, params: dict[str, Any], model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
+    def _few(self, params: dict[str, Any], model: Any, **_: object) -> None:
         if model.name == "DescribeInstanceTypeOfferings":
             params["Filters"] = [{"Name": "instance-type", "Values": list(TYPES)}]
         else:
             params["InstanceTypes"] = list(TYPES)
 
-    def _get_products(self, params: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+    def _get_products(self, params: dict[str, Any], **_: object) -> Any:
         self.pricing_regions.add(params["url"].removeprefix("https://"))
         if self.prices is None:
             error = {"Code": "AccessDeniedException", "Message": "not authorized to perform: pricing:GetProducts"}

@@ -41,7 +41,7 @@ def calls(cloud: Cloud, operation: str) -> int:
     return sum(1 for call in cloud.calls.all if call.operation == operation)
 
 
-def run(cloud: Cloud, instance_type: str, count: int, tags: dict[str, str], **more: Any) -> list[str]:  # noqa: ANN401 - any of RunInstances' parameters
+def run(cloud: Cloud, instance_type: str, count: int, tags: dict[str, str], **more: Any) -> list[str]:
     """Run instances with these tags in the account; returns their ids."""
     ec2 = boto3.client("ec2")
     image = ec2.register_image(Name=f"image-{len(cloud.calls.all)}", RootDeviceName="/dev/xvda")["ImageId"]

@@ -41,7 +41,7 @@ class Bucket:
         self.now = START
         self.calls: list[str] = []
 
-    def count(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's operation model)
+    def count(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
 
 
@@ -165,6 +165,6 @@ def test_a_denied_object_is_a_problem() -> None:
     assert "AccessDenied" in loaded.problem
 
 
-def denied(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+def denied(**_: object) -> Any:
     error = {"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 403}}
     return SimpleNamespace(status_code=403), error

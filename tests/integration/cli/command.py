@@ -31,7 +31,7 @@ class CommandResult:
         return self.out.splitlines()
 
     @property
-    def json(self) -> Any:  # noqa: ANN401 (whatever the command prints)
+    def json(self) -> Any:
         return json.loads(self.out)
 
 

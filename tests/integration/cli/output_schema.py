@@ -32,7 +32,7 @@ def _validator(command: str) -> Draft202012Validator:
     return Draft202012Validator(_strict(schemas.schema(command)))
 
 
-def _strict(schema: Any) -> Any:  # noqa: ANN401 (JSON)
+def _strict(schema: Any) -> Any:
     """The schema with every field refused that it doesn't name. Readers must not do so: fields are added."""
     if isinstance(schema, list):
         return [_strict(part) for part in schema]

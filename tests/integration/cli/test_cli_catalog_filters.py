@@ -71,7 +71,7 @@ def test_nothing_left_is_no_error() -> None:
         ("name", lambda e: e["name"]),
     ],
 )
-def test_the_order(sort: str, key: Any) -> None:  # noqa: ANN401 (a key of any type)
+def test_the_order(sort: str, key: Any) -> None:
     ascending = [key(e) for e in entries(f"--family m7i,c7g,t3 --sort-by {sort}")]
     assert ascending == sorted(ascending)
     assert len(set(ascending)) > 5

@@ -20,7 +20,7 @@ REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
 
 
-def _pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any fields of a pod)
+def _pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     return {
         "apiVersion": "v1",
@@ -31,7 +31,7 @@ def _pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (a
     }
 
 
-def _node_pool(name: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any fields of a NodePool)
+def _node_pool(name: str, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",

@@ -46,7 +46,7 @@ def pool(name: str = "default", *, limits: dict[str, str] | None = None, taint: 
     }
 
 
-def pod(*, requests: dict[str, str] | None = None, volumes: list[Any] | None = None, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any fields of a pod)
+def pod(*, requests: dict[str, str] | None = None, volumes: list[Any] | None = None, **spec: Any) -> dict[str, Any]:
     container_requests = {"cpu": "500m"} if requests is None else requests
     return {
         "apiVersion": "v1",
@@ -164,7 +164,7 @@ def test_of_several_nodepools_the_nearest_comes_first(tmp_path: Path, tenon: Cal
     assert result.out.index("NodePool b\n") < result.out.index("NodePool a\n")
 
 
-def requiring(name: str, key: str, *values: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 (of pool)
+def requiring(name: str, key: str, *values: str, **options: Any) -> dict[str, Any]:
     node_pool = pool(name, **options)
     node_pool["spec"]["template"]["spec"]["requirements"].append({"key": key, "operator": "In", "values": list(values)})
     return node_pool

@@ -47,11 +47,11 @@ def sandbox_pool() -> Json:
     return pool
 
 
-def pod_spec(**spec: Any) -> Json:  # noqa: ANN401 (any spec)
+def pod_spec(**spec: Any) -> Json:
     return {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}], **spec}
 
 
-def pod(name: str, **spec: Any) -> Json:  # noqa: ANN401 (the same)
+def pod(name: str, **spec: Any) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod_spec(**spec)}
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def node(name: str, *, pool: str = "default", capacity_type: str = "spot", ready: bool = True, **more: Any) -> Any:  # noqa: ANN401 (JSON)
+def node(name: str, *, pool: str = "default", capacity_type: str = "spot", ready: bool = True, **more: Any) -> Any:
     """A node as kubectl prints it."""
     labels = {
         "karpenter.sh/nodepool": pool,
@@ -47,7 +47,7 @@ def node(name: str, *, pool: str = "default", capacity_type: str = "spot", ready
     }
 
 
-def pod(name: str, node_name: str) -> Any:  # noqa: ANN401 (JSON)
+def pod(name: str, node_name: str) -> Any:
     """A running pod."""
     container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
     return {
@@ -59,7 +59,7 @@ def pod(name: str, node_name: str) -> Any:  # noqa: ANN401 (JSON)
     }
 
 
-def claim(name: str, *, conditions: list[dict[str, Any]], **metadata: Any) -> Any:  # noqa: ANN401 (JSON)
+def claim(name: str, *, conditions: list[dict[str, Any]], **metadata: Any) -> Any:
     """The NodeClaim of the node of that name."""
     spec = {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "d"}, "requirements": []}
     return {

@@ -96,7 +96,7 @@ def open_report(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page
     messages: list[str] = []
     opened: list[Page] = []
 
-    def open_page(recording: Recording = RUN, *, scheme: Any = "light", **options: Any) -> Page:  # noqa: ANN401 (playwright's)
+    def open_page(recording: Recording = RUN, *, scheme: Any = "light", **options: Any) -> Page:
         path = tmp_path / "report.html"
         path.write_text(page(recording), encoding="utf-8")
         tab = browser.new_page(color_scheme=scheme, **options)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 
 
-def service(name: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (any field)
+def service(name: str, **spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -24,16 +24,16 @@ TEMPLATE: Json = {
 }
 
 
-def workload(kind: str, spec: Json, **metadata: Any) -> Json:  # noqa: ANN401 (any metadata)
+def workload(kind: str, spec: Json, **metadata: Any) -> Json:
     group = "batch/v1" if kind in {"Job", "CronJob"} else "apps/v1"
     return {"apiVersion": group, "kind": kind, "metadata": {"name": "web", **metadata}, "spec": spec}
 
 
-def replicated(kind: str, **spec: Any) -> Json:  # noqa: ANN401 (any spec)
+def replicated(kind: str, **spec: Any) -> Json:
     return workload(kind, {"template": TEMPLATE, **spec})
 
 
-def cron_job(**spec: Any) -> Json:  # noqa: ANN401 (the same)
+def cron_job(**spec: Any) -> Json:
     return workload("CronJob", {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}, **spec})
 
 

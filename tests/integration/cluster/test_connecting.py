@@ -50,7 +50,7 @@ def account(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[None]:
         yield
 
 
-def stored() -> Any:  # noqa: ANN401 (moto ships no types)
+def stored() -> Any:
     return eks_backends["123456789012"][REGION].clusters["demo"]
 
 

@@ -125,7 +125,7 @@ class Fleets:
         if is_new:
             self.limits[pool] -= launched
 
-    def _before(self, context: dict[str, Any], **_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+    def _before(self, context: dict[str, Any], **_: object) -> Any:
         ok, bad = SimpleNamespace(status_code=200), SimpleNamespace(status_code=400)
         if self.errors_to_return:
             code, message = self.errors_to_return.pop(0)
@@ -191,7 +191,7 @@ class Account:
         )
         return resolve(resolver, node_class, now=now)
 
-    def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field)
+    def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:
         given: dict[str, Any] = {
             "subnet_selector_terms": [SubnetSelectorTerm(tags=DISCOVERY)],
             "security_group_selector_terms": [SecurityGroupSelectorTerm(tags=DISCOVERY)],
@@ -199,7 +199,7 @@ class Account:
         metadata = ObjectMeta(name="default", generation=1)
         return EC2NodeClass(metadata=metadata, spec=EC2NodeClassSpec(**given), kind=kind)
 
-    def ready(self, **spec: Any) -> EC2NodeClass:  # noqa: ANN401 (any field of the spec)
+    def ready(self, **spec: Any) -> EC2NodeClass:
         node_class = self.node_class(**spec)
         return msgspec.structs.replace(node_class, status=self.status(node_class))
 
@@ -302,7 +302,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     lock, serve = RLock(), BotocoreStubber.__call__
 
-    def serve_alone(self: BotocoreStubber, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 (moto's own)
+    def serve_alone(self: BotocoreStubber, *arguments: Any, **named: Any) -> Any:
         """Moto keeps its data in plain dictionaries, and groups are launched in threads."""
         with lock:
             return serve(self, *arguments, **named)

@@ -42,7 +42,7 @@ class LeftOut:
             parsed[self._key] = [] if self._every else parsed[self._key][1:]
 
 
-def at_minute(account: Account, node_class: Any, status: EC2NodeClassStatus, minute: int) -> EC2NodeClassStatus:  # noqa: ANN401 (an EC2NodeClass)
+def at_minute(account: Account, node_class: Any, status: EC2NodeClassStatus, minute: int) -> EC2NodeClassStatus:
     """The status that a look at this minute gives a class with such a status."""
     resolved = msgspec.structs.replace(node_class, status=status)
     looked_at = NOW + timedelta(minutes=minute)

@@ -214,7 +214,7 @@ def test_a_throttled_call_changes_no_condition(account: Account) -> None:
 
 
 def refuse(call: str, code: str) -> None:
-    def answer(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+    def answer(**_: object) -> Any:
         from types import SimpleNamespace  # noqa: PLC0415 (used by this stand-in alone)
 
         error = {"Code": code, "Message": "no"}

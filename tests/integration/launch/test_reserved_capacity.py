@@ -39,7 +39,7 @@ def reserved(account: Account) -> Account:
         {"CapacityReservationId": "cr-block", "ReservationType": "capacity-block", "InstanceType": "p5.48xlarge"},
     ]
 
-    def answer(**_: object) -> Any:  # noqa: ANN401 (botocore's own pair)
+    def answer(**_: object) -> Any:
         metadata = {"ResponseMetadata": {"HTTPStatusCode": 200}}
         return SimpleNamespace(status_code=200), {"CapacityReservations": listed, **metadata}
 
@@ -94,7 +94,7 @@ def test_an_interruptible_reservation_is_launched_as_such_and_after_the_rest(res
         usual, id="cr-interruptible", availability_zone="us-east-1a", interruptible=True
     )
 
-    def first_request(*reservations: Any) -> dict[str, Any]:  # noqa: ANN401 (of the status)
+    def first_request(*reservations: Any) -> dict[str, Any]:
         status = msgspec.structs.replace(node_class.status, capacity_reservations=list(reservations))
         selected = msgspec.structs.replace(node_class, status=status)
         types = build_instance_types(raw(reserved), selected, None, zones=reserved.subnets, unavailable=())

@@ -113,7 +113,7 @@ def _object(key: str) -> Callable[[Targets], Mapping[str, Any]]:
     return lambda targets: {"Bucket": targets.bucket, "Key": key}
 
 
-def _fixed(**params: Any) -> Callable[[Targets], Mapping[str, Any]]:  # noqa: ANN401 - what an API takes
+def _fixed(**params: Any) -> Callable[[Targets], Mapping[str, Any]]:
     return lambda _: params
 
 

@@ -79,7 +79,7 @@ class Environment:
     def _sent(self, params: dict[str, Any], **_: object) -> None:
         self.due.append((self.now + timedelta(seconds=params.get("DelaySeconds", 0)), params["MessageBody"]))
 
-    def _called(self, model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's)
+    def _called(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
 
     # --- objects and instances ---
@@ -108,7 +108,7 @@ class Environment:
     def unknown_instances(self, *ids: str) -> Iterator[None]:
         """While entered, DescribeInstances leaves these instances out."""
 
-        def describe(backend: Any, filters: Any = None) -> list[Any]:  # noqa: ANN401 (moto's own signature)
+        def describe(backend: Any, filters: Any = None) -> list[Any]:
             reservations = backend.all_reservations(filters=filters)
             for reservation in reservations:
                 reservation.instances = [i for i in reservation.instances if i.id not in ids]

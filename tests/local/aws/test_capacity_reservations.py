@@ -27,7 +27,7 @@ def account(env: Environment) -> Account:
     )
 
 
-def launch(account: Account, instance_type: str, zone: str, *, count: int = 1, **template: Any) -> dict[str, Any]:  # noqa: ANN401 - any of a template's fields
+def launch(account: Account, instance_type: str, zone: str, *, count: int = 1, **template: Any) -> dict[str, Any]:
     ec2, ssm = boto3.client("ec2"), boto3.client("ssm")
     name = f"tenon-{len(ec2.describe_launch_templates()['LaunchTemplates'])}"
     image = ssm.get_parameter(Name=IMAGE)["Parameter"]["Value"]

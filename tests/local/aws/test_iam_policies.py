@@ -13,7 +13,7 @@ from local.aws.iam_policies import PolicyError, Request, allows, parse
 QUEUE = "arn:aws:sqs:us-east-1:123456789012:work"
 
 
-def statement(effect: str = "Allow", **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any element of a policy
+def statement(effect: str = "Allow", **more: Any) -> dict[str, Any]:
     return {"Effect": effect, "Action": "sqs:SendMessage", "Resource": QUEUE, **more}
 
 

@@ -20,5 +20,5 @@ PATHS = {"source": "$.source", "type": "$.detail-type", "id": "$.detail.order.id
         ('{"<type>": "\\\\ <id>", "gone": <gone>}', {"Order Placed": "\\ 7", "gone": None}),
     ],
 )
-def test_placeholders_are_json_and_within_quotes_plain_text(template: str, result: Any) -> None:  # noqa: ANN401 (JSON)
+def test_placeholders_are_json_and_within_quotes_plain_text(template: str, result: Any) -> None:
     assert transformed({"InputPathsMap": PATHS, "InputTemplate": template}, EVENT) == result

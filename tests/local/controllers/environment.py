@@ -92,7 +92,7 @@ class Environment:
         if not stay:
             self.now = end
 
-    def machine(self, name: str, **fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
+    def machine(self, name: str, **fields: Any) -> Machine:
         zone = fields.pop("zone", "us-east-1a")
         user_data = fields.pop("user_data", node_config())
         values: Json = {
@@ -138,7 +138,7 @@ class Environment:
         )
         return self.store.patch(kinds.NODES, node["metadata"]["name"], {"spec": {"taints": taints}})
 
-    def pod(self, name: str, *, labels: Json | None = None, cpu: str = "100m", **spec: Any) -> Json:  # noqa: ANN401
+    def pod(self, name: str, *, labels: Json | None = None, cpu: str = "100m", **spec: Any) -> Json:
         namespace = spec.pop("namespace", "default")
         annotations = spec.pop("annotations", {})
         container = {"name": "main", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
-def spread(key: str = ZONE, **more: Any) -> Json:  # noqa: ANN401 (fields of a constraint)
+def spread(key: str = ZONE, **more: Any) -> Json:
     return {
         "maxSkew": 1,
         "topologyKey": key,
@@ -28,7 +28,7 @@ def required(*terms: Json) -> Json:
     return {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
 
 
-def about(app: str, key: str = HOST, **more: Any) -> Json:  # noqa: ANN401 (fields of a term)
+def about(app: str, key: str = HOST, **more: Any) -> Json:
     return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key, **more}
 
 

@@ -28,7 +28,7 @@ events = st.lists(
 )
 
 
-def run_steps(env: Environment, steps: list[tuple[str, int]], **spec: Any) -> None:  # noqa: ANN401 (fields of a pod)
+def run_steps(env: Environment, steps: list[tuple[str, int]], **spec: Any) -> None:
     """Create and delete pods and nodes, and step the scheduler after each action."""
     for i, (action, number) in enumerate(steps):
         if action == "pod":

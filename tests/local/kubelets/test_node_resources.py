@@ -17,7 +17,7 @@ from shared.api.quantity import format_resources, parse_quantity
 MEMORY_OVERHEAD = Fraction(75, 1000)
 
 
-def machine(**fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
+def machine(**fields: Any) -> Machine:
     values: dict[str, Any] = {
         "zone": "us-east-1a",
         "instance_type": "c7i.2xlarge",
@@ -36,7 +36,7 @@ def machine(**fields: Any) -> Machine:  # noqa: ANN401 (fields of a machine)
     )
 
 
-def sizes(of: Machine, **settings: Any) -> tuple[dict[str, str], dict[str, str]]:  # noqa: ANN401 (kubelet settings)
+def sizes(of: Machine, **settings: Any) -> tuple[dict[str, str], dict[str, str]]:
     kubelet = KubeletConfiguration(**settings)
     size = capacity(of, kubelet, memory_overhead=MEMORY_OVERHEAD)
     return format_resources(size), format_resources(allocatable(size, of, kubelet))

@@ -44,7 +44,7 @@ class Webhook:
         return json.dumps({"response": response}).encode()
 
 
-def pod(name: str = "web", metadata: dict[str, Any] | None = None, **spec: Any) -> Obj:  # noqa: ANN401 (any field)
+def pod(name: str = "web", metadata: dict[str, Any] | None = None, **spec: Any) -> Obj:
     containers = [{"name": "app", "image": "app"}]
     return {
         "metadata": {"name": name, "namespace": "default", **(metadata or {})},

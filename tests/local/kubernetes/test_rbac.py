@@ -44,7 +44,7 @@ def grant(
     )
 
 
-def rule(*resources: str, verbs: str = "get", group: str = "", **more: Any) -> dict[str, Any]:  # noqa: ANN401 - a rule's fields
+def rule(*resources: str, verbs: str = "get", group: str = "", **more: Any) -> dict[str, Any]:
     return {"apiGroups": [group], "resources": list(resources), "verbs": verbs.split(","), **more}
 
 

@@ -23,7 +23,7 @@ from shared.api.meta import LabelSelector
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
-def node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", zone: str = "a", **more: Any) -> Node:  # noqa: ANN401
+def node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", zone: str = "a", **more: Any) -> Node:
     labels = {HOST: name, ZONE: zone, **more.pop("labels", {})}
     allocatable = {"cpu": cpu, "memory": memory, "pods": "110"}
     return convert(
@@ -31,7 +31,7 @@ def node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", zone: str = "
     )
 
 
-def pod(*, app: str = "web", requests: dict[str, str] | None = None, **spec: Any) -> PodSignature:  # noqa: ANN401
+def pod(*, app: str = "web", requests: dict[str, str] | None = None, **spec: Any) -> PodSignature:
     container = {"name": "main", "resources": {"requests": requests or {}}}
     meta = {"name": "pod", "namespace": "default", "labels": {"app": app}}
     return signature_of(convert({"metadata": meta, "spec": {"containers": [container], **spec}}, Pod))

@@ -30,7 +30,7 @@ class Cluster:
         return self.store.bind("default", name, node) if node else pod
 
 
-def client_of(server: Server, folder: Path, token: str = ADMIN_TOKEN) -> Any:  # noqa: ANN401 (the client has no types)
+def client_of(server: Server, folder: Path, token: str = ADMIN_TOKEN) -> Any:
     authority = folder / "ca.pem"
     authority.write_text(server.ca_pem)
     configuration = kubernetes.client.Configuration()

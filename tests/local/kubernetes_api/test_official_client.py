@@ -306,7 +306,7 @@ def test_a_malformed_object_is_refused_and_the_server_keeps_running(cluster: Clu
 def test_many_clients_lose_no_update(cluster: Cluster, tmp_path: Path) -> None:
     cluster.store.create(kinds.CONFIG_MAPS, {"metadata": {"name": "c"}, "data": {"n": "0"}})
 
-    def count(client: Any, times: int) -> None:  # noqa: ANN401 (the client has no types)
+    def count(client: Any, times: int) -> None:
         core = k8s.CoreV1Api(client)
         while times:
             fetched = core.read_namespaced_config_map("c", "default")

@@ -45,7 +45,7 @@ class Difference:
         return f"{self.exchange}: {self.field} is {_shown(self.real)}, embedded {_shown(self.embedded)}"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 400 else f"{text[:400]}…"
 
@@ -55,7 +55,7 @@ def is_success(exchange: Exchange) -> bool:
     return exchange.status in _SUCCESS
 
 
-def answer_differences(exchange: Exchange, status: int, body: Any) -> list[Difference]:  # noqa: ANN401 (JSON)
+def answer_differences(exchange: Exchange, status: int, body: Any) -> list[Difference]:
     """The differences between the recorded answer and this one."""
     if status != exchange.status:
         real = f"{exchange.status} {exchange.response.get('message', '')}".strip()
@@ -69,7 +69,7 @@ def answer_differences(exchange: Exchange, status: int, body: Any) -> list[Diffe
     return [Difference(exchange, *fields) for fields in differing_fields(real, embedded)]
 
 
-def _error_differences(exchange: Exchange, body: Any) -> list[Difference]:  # noqa: ANN401 (JSON)
+def _error_differences(exchange: Exchange, body: Any) -> list[Difference]:
     """The differences between two errors: their reason, what they are about, and the fields that they name.
 
     Texts are compared where the state of the cluster is their cause. Where it is the request, they quote Go's types.
@@ -127,7 +127,7 @@ def _named(type_: str, obj: Obj) -> str:
     return f"{type_} {obj.get('metadata', {}).get('name', obj.get('message', ''))}"
 
 
-def normalized(value: Any) -> Any:  # noqa: ANN401 (JSON)
+def normalized(value: Any) -> Any:
     """The value without what a server makes for itself; a time or a uid is only known to be there."""
     if isinstance(value, list):
         return [normalized(item) for item in value]
@@ -155,7 +155,7 @@ def _without_server_made(part: Obj) -> Obj:
     return part
 
 
-def differing_fields(real: Any, embedded: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 (JSON)
+def differing_fields(real: Any, embedded: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Each path at which the values differ, with both values."""
     if isinstance(real, dict) and isinstance(embedded, dict):
         for name in sorted(real.keys() | embedded.keys()):

@@ -150,7 +150,7 @@ class ObjectGenerator:
         names = list(properties)
         return self._rng.choices(names, [_OFTEN.get(name, 1) + 0.001 for name in names])[0]
 
-    def _value(self, name: str, schema: Json, depth: int, *, required: bool = False) -> Any:  # noqa: ANN401 (JSON)
+    def _value(self, name: str, schema: Json, depth: int, *, required: bool = False) -> Any:
         """A value for the field; ``required`` if a map or list must not be empty."""
         rng = self._rng
         if rng.random() < 0.02:

@@ -67,7 +67,7 @@ _WRONG: tuple[Any, ...] = ("text", 5, True, [], {}, ["x"], {"x": 1}, 1.5)
 _LABEL_MAPS = frozenset(("labels", "matchLabels", "nodeSelector", "annotations", "selector", "tags"))
 
 
-def leaf(rng: random.Random, name: str, schema: dict[str, Any]) -> Any:  # noqa: ANN401 (JSON)
+def leaf(rng: random.Random, name: str, schema: dict[str, Any]) -> Any:
     """A value for a field without fields of its own."""
     if (allowed := schema.get("enum")) and rng.random() < 0.9:
         return rng.choice(allowed)
@@ -80,7 +80,7 @@ def leaf(rng: random.Random, name: str, schema: dict[str, Any]) -> Any:  # noqa:
     return _first_ones(rng, _BY_TYPE.get(str(kind), (0, 1, "50%", "x", 80, "http")))
 
 
-def _first_ones(rng: random.Random, values: Sequence[Any]) -> Any:  # noqa: ANN401 (JSON)
+def _first_ones(rng: random.Random, values: Sequence[Any]) -> Any:
     """One of the values, more often an early one: these are valid in most places."""
     return values[int(len(values) * rng.random() ** 2)]
 
@@ -97,6 +97,6 @@ def map_key(rng: random.Random, name: str, schema: dict[str, Any]) -> str:
     return str(_first_ones(rng, _KEYS if name in _LABEL_MAPS else (*_NAMES, "memory.available", "cpu", "memory")))
 
 
-def wrong(rng: random.Random) -> Any:  # noqa: ANN401 (JSON)
+def wrong(rng: random.Random) -> Any:
     """A value of any type."""
     return copy.deepcopy(rng.choice(_WRONG))

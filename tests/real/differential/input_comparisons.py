@@ -83,8 +83,8 @@ class ObjectComparison:
         explained = [d for d in all_of_them if reason_for(obj, d)]
         return [d for d in all_of_them if d not in explained], explained, real[0] == _CREATED
 
-    def _still(self, disagreement: Disagreement) -> Any:  # noqa: ANN401 (a function)
-        def differs(obj: Any) -> bool:  # noqa: ANN401 (JSON)
+    def _still(self, disagreement: Disagreement) -> Any:
+        def differs(obj: Any) -> bool:
             if not isinstance(obj, dict) or any(name not in obj for name in _FIXED):
                 return False
             return any(d.kind == disagreement.kind and d.field == disagreement.field for d in self._compare(obj)[0])

@@ -36,7 +36,7 @@ class Disagreement:
         return f"{self.kind}: {about} {self.field}: {_short(self.real)}, embedded {_short(self.embedded)}"
 
 
-def _short(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _short(value: Any) -> str:
     text = json.dumps(value, sort_keys=True)
     return text if len(text) < 300 else f"{text[:300]}…"
 
@@ -82,7 +82,7 @@ def _causes(body: Json) -> set[tuple[str, str]]:
     return {(cause.get("field", ""), cause.get("reason", "")) for cause in causes}
 
 
-def _meaningful(value: Any) -> Any:  # noqa: ANN401 (JSON)
+def _meaningful(value: Any) -> Any:
     """The value without Go's zero values, which are written or left out by how a field is declared."""
     if isinstance(value, dict):
         kept = {name: _meaningful(inner) for name, inner in value.items()}

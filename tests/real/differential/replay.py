@@ -145,7 +145,7 @@ class _Replay:
             query["continue"] = self._tokens.get(token, token)
         return Request(exchange.method, exchange.path, query, headers, exchange.body)
 
-    def _keep_token(self, exchange: Exchange, body: Any) -> None:  # noqa: ANN401 (JSON)
+    def _keep_token(self, exchange: Exchange, body: Any) -> None:
         real = exchange.response.get("metadata", {}).get("continue")
         embedded = body.get("metadata", {}).get("continue") if isinstance(body, dict) else None
         if real and embedded:

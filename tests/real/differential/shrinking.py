@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     Path = tuple[str | int, ...]
 
 
-def shrunk(value: Any, differs: Callable[[Any], bool], *, most: int = 400) -> Any:  # noqa: ANN401 (JSON)
+def shrunk(value: Any, differs: Callable[[Any], bool], *, most: int = 400) -> Any:
     """The value without the parts that the difference doesn't need; ``differs`` is called ``most`` times at most."""
     calls = 0
     is_smaller = True
@@ -29,14 +29,14 @@ def shrunk(value: Any, differs: Callable[[Any], bool], *, most: int = 400) -> An
     return value
 
 
-def _paths(value: Any, above: Path = ()) -> Iterator[Path]:  # noqa: ANN401 (JSON)
+def _paths(value: Any, above: Path = ()) -> Iterator[Path]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         yield (*above, key)
         yield from _paths(inner, (*above, key))
 
 
-def _without(value: Any, path: Path) -> Any:  # noqa: ANN401 (JSON)
+def _without(value: Any, path: Path) -> Any:
     """A copy without the part; None if it isn't there any more."""
     copied = owner = copy.deepcopy(value)
     try:

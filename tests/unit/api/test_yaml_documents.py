@@ -25,7 +25,7 @@ _TABLE = Path(__file__).parent / "yaml_answers" / "answers.jsonl"
 ANSWERS = [json.loads(line) for line in _TABLE.read_text(encoding="utf-8").strip().split("\n")]
 
 
-def as_kubernetes_decodes(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def as_kubernetes_decodes(value: Any) -> Any:
     """The JSON value with integers beyond 64 bits as floats, and without negative zero."""
     if isinstance(value, dict):
         return {key: as_kubernetes_decodes(item) for key, item in value.items()}
@@ -34,7 +34,7 @@ def as_kubernetes_decodes(value: Any) -> Any:  # noqa: ANN401 (any JSON)
     return float(value) if type(value) is int and not -(2**63) <= value < 2**63 else value
 
 
-def as_text(value: Any) -> str:  # noqa: ANN401 (any JSON)
+def as_text(value: Any) -> str:
     """A text that tells 1, 1.0 and true apart."""
     return json.dumps(as_kubernetes_decodes(value), sort_keys=True)
 
@@ -99,7 +99,7 @@ def test_the_kinds_can_be_imported_without_yaml() -> None:
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(), st.lists))
-def test_json_is_read_as_it_stands(value: Any) -> None:  # noqa: ANN401 (any JSON)
+def test_json_is_read_as_it_stands(value: Any) -> None:
     assert reader.documents(json.dumps({"a": value})) == [{"a": value}]
 
 

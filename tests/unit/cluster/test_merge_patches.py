@@ -19,7 +19,7 @@ objects = st.recursive(
 )
 
 
-def applied(target: object, patch: object) -> Any:  # noqa: ANN401 (JSON)
+def applied(target: object, patch: object) -> Any:
     """RFC 7386, section 2."""
     if not isinstance(patch, dict):
         return patch

@@ -72,7 +72,7 @@ class Cluster:
     pod_disruption_budgets: list[PodDisruptionBudget] = field(default_factory=list)
     types: tuple[InstanceType, ...] = TYPES
 
-    def disruption(self, **fields: Any) -> None:  # noqa: ANN401 (any field of the struct)
+    def disruption(self, **fields: Any) -> None:
         self.pool = NodePool(
             metadata=self.pool.metadata,
             spec=NodePoolSpec(disruption=Disruption(**{"budgets": [Budget(nodes="100%")], **fields})),
@@ -135,7 +135,7 @@ class Cluster:
         *,
         owned: bool = True,
         annotations: dict[str, str] | None = None,
-        **spec: Any,  # noqa: ANN401 (any field of the struct)
+        **spec: Any,
     ) -> None:
         owner = OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="rs", uid="rs", controller=True)
         self.pods.append(

@@ -43,7 +43,7 @@ class BufferedCluster:
 
 
 @pytest.fixture
-def buffered(cluster: Any) -> BufferedCluster:  # noqa: ANN401 (the conftest's class)
+def buffered(cluster: Any) -> BufferedCluster:
     return BufferedCluster(cluster)
 
 

@@ -52,7 +52,7 @@ def pod(
     priority: int = 0,
     app: str = "web",
     status: PodStatus | None = None,
-    **spec: Any,  # noqa: ANN401 (any field of the struct)
+    **spec: Any,
 ) -> Pod:
     container = Container(name="c", resources=ResourceRequirements(requests={"cpu": f"{cpu}m"}))
     return Pod(
@@ -77,7 +77,7 @@ def daemon(
     name: str = "agent",
     message: str = "1 Insufficient cpu",
     node: str = "n",
-    **fields: Any,  # noqa: ANN401 (any argument of pod)
+    **fields: Any,
 ) -> Pod:
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node])
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[requirement])])
@@ -93,7 +93,7 @@ def daemon(
     )
 
 
-def resized(name: str, *, before: int, after: int, reason: str = "Deferred", **fields: Any) -> Pod:  # noqa: ANN401
+def resized(name: str, *, before: int, after: int, reason: str = "Deferred", **fields: Any) -> Pod:
     """A running pod whose resize the kubelet hasn't accepted."""
     granted: RawQuantities = {"cpu": f"{before}m"}
     status = ContainerStatus(name="c", allocated_resources=granted, resources=ResourceRequirements(requests=granted))
@@ -111,12 +111,12 @@ def pod_disruption_budget(allowed: int, *, app: str = "web") -> PodDisruptionBud
     )
 
 
-def plan(*pods: Pod, budgets: tuple[PodDisruptionBudget, ...] = (), **fields: Any) -> RoomPlan:  # noqa: ANN401
+def plan(*pods: Pod, budgets: tuple[PodDisruptionBudget, ...] = (), **fields: Any) -> RoomPlan:
     record = fields.pop("record", RoomRecord())
     return plan_room(NODE, pods, PodDisruptionBudgets(budgets), record, now=NOW, **fields)
 
 
-def evicted(*pods: Pod, **fields: Any) -> list[str]:  # noqa: ANN401
+def evicted(*pods: Pod, **fields: Any) -> list[str]:
     return [p.metadata.name for p in plan(*pods, **fields).evict]
 
 

@@ -27,7 +27,7 @@ def pod(phase: str = "Running", *, ready: bool = True, deleted: bool = False, ap
     return msgspec.convert(raw, Pod)
 
 
-def budget(name: str = "shop", *, healthy: int = 3, desired: int = 3, **spec: Any) -> PodDisruptionBudget:  # noqa: ANN401
+def budget(name: str = "shop", *, healthy: int = 3, desired: int = 3, **spec: Any) -> PodDisruptionBudget:
     raw = {
         "metadata": {"name": name, "namespace": "store"},
         "spec": {"selector": {"matchLabels": {"app": "shop"}}, **spec},

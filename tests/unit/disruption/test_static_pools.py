@@ -36,7 +36,7 @@ def pool(cluster: Cluster) -> Cluster:
     return fixed(cluster, 3)
 
 
-def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:  # noqa: ANN401 (any field of the struct)
+def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:
     cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, replicas=replicas, **spec))
     return cluster
 

@@ -34,7 +34,7 @@ OBJECTS = manifests.access(CLUSTER, SUBJECT)
 RULES = next(o for o in OBJECTS if o["kind"] == "ClusterRole")["rules"]
 
 
-def read(path: Path, monkeypatch: pytest.MonkeyPatch, objects: list[dict[str, Any]]) -> Any:  # noqa: ANN401 (the state)
+def read(path: Path, monkeypatch: pytest.MonkeyPatch, objects: list[dict[str, Any]]) -> Any:
     """Read an empty cluster with the rights that these objects give."""
     now = datetime.now(UTC)
     store = Store(now=lambda: now, rng=random.Random(0))  # noqa: S311 (names of simulated objects)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from shared.api.node_overlay import NodeOverlay
 
 
-def overlay(name: str, *requirements: tuple[str, str, list[str]], **spec: Any) -> NodeOverlay:  # noqa: ANN401 (a spec's fields)
+def overlay(name: str, *requirements: tuple[str, str, list[str]], **spec: Any) -> NodeOverlay:
     """A valid overlay; requirements are (key, operator, values)."""
     outcome = read_node_overlay(manifest(name, *requirements, **spec))
     assert outcome.value is not None, outcome.problems
     return outcome.value
 
 
-def manifest(name: str, *requirements: tuple[str, str, list[str]], **spec: Any) -> dict[str, Any]:  # noqa: ANN401 (the same)
+def manifest(name: str, *requirements: tuple[str, str, list[str]], **spec: Any) -> dict[str, Any]:
     """The overlay as JSON."""
     return {
         "apiVersion": "karpenter.sh/v1alpha1",

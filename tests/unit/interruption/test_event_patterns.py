@@ -35,7 +35,7 @@ SIMILAR_EVENTS: dict[str, dict[str, Any]] = {
 STATES = {"pending": False, "running": False, "stopping": True, "stopped": True, "shutting-down": True}
 
 
-def matches(pattern: Any, value: Any) -> bool:  # noqa: ANN401 - JSON
+def matches(pattern: Any, value: Any) -> bool:
     """EventBridge's exact matching: the fields of the pattern must exist; an array's values are alternatives."""
     if isinstance(pattern, dict):
         return isinstance(value, dict) and all(k in value and matches(p, value[k]) for k, p in pattern.items())

@@ -26,7 +26,7 @@ def text(command: str) -> str:
     return json.dumps(_undescribed(schemas.schema(command)), indent=1) + "\n"
 
 
-def _undescribed(schema: Any) -> Any:  # noqa: ANN401 (JSON)
+def _undescribed(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_undescribed(part) for part in schema]
     if not isinstance(schema, dict):

@@ -62,7 +62,7 @@ def pod(
     *,
     tried: int = 1,
     age: timedelta = timedelta(minutes=1),
-    **fields: Any,  # noqa: ANN401 (fields of any type)
+    **fields: Any,
 ) -> Pod:
     """A pending pod; ``tried`` is its place in kube-scheduler's order. ``fields`` are of its spec or status."""
     status = {key: fields.pop(key) for key in ("nominatedNodeName",) if key in fields}

@@ -32,7 +32,7 @@ GIB = 1024**3
 ZONES = ("us-east-1a", "us-east-1b")
 
 
-def group(name: str = "workers", **fields: Any) -> NodeGroup:  # noqa: ANN401 (of the group)
+def group(name: str = "workers", **fields: Any) -> NodeGroup:
     return NodeGroup(name=name, **{"minimum": 0, "maximum": 5, "desired": 0, "zones": ZONES, **fields})
 
 
@@ -58,7 +58,7 @@ def pool(
     return GroupPool(group=of or group(), node=node, coming=coming)
 
 
-def pod(name: str, *, cpu: str = "1500m", **spec: Any) -> Pod:  # noqa: ANN401 (of the pod)
+def pod(name: str, *, cpu: str = "1500m", **spec: Any) -> Pod:
     raw = {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec},

@@ -21,7 +21,7 @@ MINUTE = timedelta(minutes=1)
 COMING = (ComingNode(name="workers/0"),)
 
 
-def group(**fields: Any) -> NodeGroup:  # noqa: ANN401 (of the group)
+def group(**fields: Any) -> NodeGroup:
     return NodeGroup(name="workers", **{"minimum": 1, "maximum": 9, "desired": 3, **fields})
 
 

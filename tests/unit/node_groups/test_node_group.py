@@ -18,7 +18,7 @@ TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 OPTION = f"{TEMPLATE}autoscaling-options/"
 
 
-def described(**fields: Any) -> AutoScalingGroup:  # noqa: ANN401 (as AWS answers)
+def described(**fields: Any) -> AutoScalingGroup:
     raw = {
         "AutoScalingGroupName": "workers",
         "MinSize": 1,
@@ -35,7 +35,7 @@ def tagged(**tags: str) -> list[dict[str, str]]:
     return [{"Key": f"{TEMPLATE}{key.replace('__', '/')}", "Value": value} for key, value in tags.items()]
 
 
-def group(managed: ManagedNodeGroup | None = None, **fields: Any) -> NodeGroup:  # noqa: ANN401 (the same)
+def group(managed: ManagedNodeGroup | None = None, **fields: Any) -> NodeGroup:
     return node_group(
         described(**fields), managed, {"lt-1:7": ("m5.large", False), "lt-spot:$Default": ("c5.large", True)}
     )

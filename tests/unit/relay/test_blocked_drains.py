@@ -162,7 +162,7 @@ UNBLOCKING: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", [change for _, change in UNBLOCKING], ids=[case for case, _ in UNBLOCKING])
-def test_a_change_that_may_allow_an_eviction_wakes_the_drain(change: Any) -> None:  # noqa: ANN401 (a lambda of the table)
+def test_a_change_that_may_allow_an_eviction_wakes_the_drain(change: Any) -> None:
     given_ = Given()
     change(given_)
     assert given_.woken() == ["c1"]
@@ -195,7 +195,7 @@ IRRELEVANT: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", [change for _, change in IRRELEVANT], ids=[w for w, _ in IRRELEVANT])
-def test_other_changes_do_not_wake_the_drain(change: Any) -> None:  # noqa: ANN401 (a lambda of the table)
+def test_other_changes_do_not_wake_the_drain(change: Any) -> None:
     given_ = Given()
     change(given_)
     assert given_.woken(within=LATER) == []

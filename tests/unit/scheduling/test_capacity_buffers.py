@@ -56,7 +56,7 @@ def objects(
     )
 
 
-def resolved(**arguments: Any) -> ResolvedBuffer:  # noqa: ANN401 (those of ``objects``)
+def resolved(**arguments: Any) -> ResolvedBuffer:
     return resolve(objects(**arguments), Snapshot(taken_at=NOW))
 
 

@@ -24,12 +24,12 @@ ZONE = "topology.kubernetes.io/zone"
 BY_ZONE = st.dictionaries(st.sampled_from((A, B, C)), st.integers(1, 500), min_size=1)
 
 
-def service(name: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any) -> Service:  # noqa: ANN401 (any field)
+def service(name: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any) -> Service:
     metadata = {"name": name, "namespace": "shop", "annotations": annotations or {}}
     return decode({"metadata": metadata, "spec": {"selector": {"app": name}, **spec}}, Service)
 
 
-def pods(zones: str, app: str = "web", **fields: Any) -> list[PlacedPod]:  # noqa: ANN401 (any field)
+def pods(zones: str, app: str = "web", **fields: Any) -> list[PlacedPod]:
     """One pod in each of these zones, by their letters."""
     by_letter = {"a": A, "b": B, "c": C}
     return [PlacedPod(namespace="shop", labels={"app": app, "pod": "x"}, zone=by_letter[z], **fields) for z in zones]

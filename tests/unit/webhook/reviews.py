@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def review(**request: Any) -> dict[str, Any]:  # noqa: ANN401 (any field, also malformed)
+def review(**request: Any) -> dict[str, Any]:
     """A review of the creation of ``team/web-1``, with these fields of its request changed."""
     pod = {
         "apiVersion": "v1",
