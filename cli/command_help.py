@@ -15,6 +15,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Context = Any
+"""A context of the click that typer contains, which it doesn't export."""
+
 _BRACES = re.compile(r"[{}]")
 
 
@@ -39,11 +42,11 @@ class Command(TyperCommand):
         super().__init__(*arguments, **options)
         self.help = rewrapped(self.help or "")
 
-    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 (typer's own click)
+    def get_params(self, ctx: Context) -> list[Any]:
         """The parameters, as help shows them."""
         return _with_words(super().get_params(ctx))
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 (typer's own click)
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         """The usage line's words, with required arguments bare."""
         return [_BRACES.sub("", piece) for piece in super().collect_usage_pieces(ctx)]
 
@@ -51,6 +54,6 @@ class Command(TyperCommand):
 class Group(TyperGroup):
     """A group of commands with this help."""
 
-    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 (typer's own click)
+    def get_params(self, ctx: Context) -> list[Any]:
         """The parameters, as help shows them."""
         return _with_words(super().get_params(ctx))

@@ -13,6 +13,8 @@ from infra import assembly, function_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from shared.api.json_types import Json
+
 ROOT = Path(__file__).resolve().parent.parent
 _CLUSTER = "NAME"
 _OPTIONS = {
@@ -93,11 +95,11 @@ def _statements(template: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return by_function
 
 
-def _as_list(value: Any) -> list[Any]:  # noqa: ANN401 (JSON: one or several)
+def _as_list(value: Json) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _short(value: Any) -> str:  # noqa: ANN401 (JSON: a text or a reference)
+def _short(value: Json) -> str:
     """A short text for a CloudFormation reference."""
     if isinstance(value, str):
         return value

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-Json = Any
-"""Any part of a template."""
+    from shared.api.json_types import Json
 
 ROLE_INLINE_CHARACTERS = 10_240
 TRUST_POLICY_CHARACTERS = 2_048

@@ -10,12 +10,14 @@ import random
 import sys
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType, TracebackType
     from typing import Literal
+
+    from _typeshed import TraceFunction
 
 
 class Crash(BaseException):
@@ -236,10 +238,10 @@ class CrashAtLine:
     ) -> None:
         sys.settrace(self._previous_trace)
 
-    def _trace_call(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
+    def _trace_call(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:  # noqa: ARG002 - sys.settrace's own shape
         return self._trace_line if self._path in frame.f_code.co_filename else None
 
-    def _trace_line(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401, ARG002 - sys.settrace's own shape
+    def _trace_line(self, frame: FrameType, event: str, arg: object) -> TraceFunction | None:  # noqa: ARG002 - sys.settrace's own shape
         if event == "line":
             self._remaining -= 1
             if self._remaining < 0:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import boto3
 import msgspec
@@ -49,6 +49,8 @@ from shared.node_groups import stored_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from botocore.model import OperationModel
 
     from cli.cluster.cluster_reference import ClusterReference
     from cli.workloads import Workload
@@ -151,7 +153,7 @@ def read_only_aws(reference: ClusterReference) -> Iterator[None]:
     # a host of its own, so that the guard leaves calls of a local cluster in the same process alone
     inner = runtime.Runtime(environ=os.environ, now=outer.now, sleep=outer.sleep)
 
-    def guard(model: Any, **_: object) -> None:  # noqa: ANN401 (botocore's model of an operation)
+    def guard(model: OperationModel, **_: object) -> None:
         if runtime.current() is inner and not model.name.startswith(_READ_OPERATIONS):
             denied = {"Error": {"Code": "AccessDenied", "Message": f"this command only reads; {model.name} writes"}}
             raise ClientError(denied, model.name)  # type: ignore[arg-type] # botocore answers with more than that

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from cli.demo.faults import Fault
     from cli.demo.interruptions import Interrupt
+    from shared.api.json_types import Json
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DEFAULT_MANIFEST = "spot-default.yaml"
@@ -182,13 +183,13 @@ def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _items(document: Any) -> list[Any]:  # noqa: ANN401 - what a file holds
+def _items(document: Json) -> list[Any]:
     """The objects of a list such as kubectl prints, or the document itself."""
     items = document.get("items") if isinstance(document, dict) else None
     return items if isinstance(items, list) else [document]
 
 
-def _problem(obj: Any) -> str:  # noqa: ANN401 - the same
+def _problem(obj: Json) -> str:
     """Why it is no Kubernetes object; empty if it is."""
     if not isinstance(obj, dict) or not obj.get("kind") or not obj.get("apiVersion"):
         return "is no Kubernetes object: it has no apiVersion and kind"

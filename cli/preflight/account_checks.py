@@ -17,6 +17,8 @@ from shared.base.aws import error_code
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from shared.base.aws import UntypedClient
+
 
 AUTHENTICATION, TEMPLATE, CONCURRENCY = "authentication mode", "names and template", "concurrency quota"
 EBS_KEY, SPOT_ROLE = "default EBS key", "spot role"
@@ -75,7 +77,7 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
         yield passed(TEMPLATE, f"stack {name}, within the limits of SQS, IAM, Lambda and EventBridge")
 
 
-def _stack_cluster(cloudformation: Any, name: str) -> str:  # noqa: ANN401 (the stubs aren't installed)
+def _stack_cluster(cloudformation: UntypedClient, name: str) -> str:
     """The cluster of a stack, by its tag; "" if there is no such stack or tag."""
     try:
         (stack,) = cloudformation.describe_stacks(StackName=name)["Stacks"]
@@ -152,7 +154,7 @@ def ebs_key(client: Callable[[str], Any], *, partition: str, account: str) -> It
         )
 
 
-def _is_granted(kms: Any, key: str, role: str) -> bool:  # noqa: ANN401 (the stubs aren't installed)
+def _is_granted(kms: UntypedClient, key: str, role: str) -> bool:
     pages = kms.get_paginator("list_grants").paginate(KeyId=key)
     if any(grant["GranteePrincipal"] == role for page in pages for grant in page["Grants"]):
         return True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from cli.cluster.cluster_reference import ClusterReference
     from cli.preflight.finding import Check, Finding
+    from shared.base.aws import UntypedClient
 
 _MARKS = {"passed": "✓", "failed": "✗", "unknown": "?"}
 
@@ -73,7 +74,7 @@ def _findings(reference: ClusterReference, subnets: Sequence[str], *, relay: str
     description = _describe(create("eks"), reference.cluster)
     _, partition, _, region, account, _ = str(description["arn"]).split(":", 5)
 
-    def client(service: str) -> Any:  # noqa: ANN401 (of any service)
+    def client(service: str) -> UntypedClient:
         return create(service, region_name=region)
 
     yield from finding.run(
@@ -85,7 +86,7 @@ def _findings(reference: ClusterReference, subnets: Sequence[str], *, relay: str
     )
 
 
-def _describe(eks: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 (as boto3.client returns it)
+def _describe(eks: UntypedClient, name: str) -> Mapping[str, Any]:
     """The cluster's description.
 
     Raises:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cli.preflight.finding import Finding
+    from shared.base.aws import UntypedClient
 
 SUBNETS, REACHABILITY = "free addresses", "functions' network"
 _MIN_FREE = 16
@@ -78,7 +79,7 @@ def _from_outside(network: Mapping[str, Any]) -> Finding:
     return passed(REACHABILITY, "the cluster's endpoint is public")
 
 
-def _leads_out(ec2: Any, subnet: str) -> bool:  # noqa: ANN401 (as boto3.client returns it)
+def _leads_out(ec2: UntypedClient, subnet: str) -> bool:
     """Whether the subnet has a default route that an address without a public one can use."""
     filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
     tables = ec2.describe_route_tables(Filters=filters)["RouteTables"]

@@ -69,12 +69,12 @@ def schema(command: str) -> dict[str, Any]:
     return {**document, **shape, "$defs": definitions}
 
 
-def _load(path: str) -> Any:  # noqa: ANN401 (a class)
+def _load(path: str) -> type[Any]:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-def _complete(definition: dict[str, Any], class_: Any) -> None:  # noqa: ANN401 (a Struct or a data class)
+def _complete(definition: dict[str, Any], class_: type[Any]) -> None:
     """Mark the fields that are always printed as required."""
     optional = {name for name, hint in _fields(class_) if msgspec.UnsetType in typing.get_args(hint)}
     definition["required"] = [name for name in definition["properties"] if name not in optional]
@@ -82,7 +82,7 @@ def _complete(definition: dict[str, Any], class_: Any) -> None:  # noqa: ANN401 
         field.pop("default", None)
 
 
-def _fields(class_: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (the same)
+def _fields(class_: type[Any]) -> Iterator[tuple[str, Any]]:
     """The fields with their types, named as in JSON."""
     hints = typing.get_type_hints(class_)
     if dataclasses.is_dataclass(class_):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from shared.api.json_types import Json
     from shared.api.nodeclaim import NodeClaim
     from shared.scheduling.decision import UnschedulableReason
 
@@ -96,7 +97,7 @@ def _decode(path: Path) -> Iterable[Any]:
     return documents
 
 
-def add(document: Document, value: Any, source: str) -> None:  # noqa: ANN401 (any JSON)
+def add(document: Document, value: Json, source: str) -> None:
     """Add a JSON value to the document: a Kubernetes object, a list of them, or a document. ``source`` names it.
 
     Raises:
@@ -228,7 +229,7 @@ def parse_policies(raw: Mapping[str, Any]) -> SchedulingPolicies:
     return SchedulingPolicies(preference_policy=preference, min_values_policy=min_values)
 
 
-def parse_instance_type(raw: Any, index: int) -> InstanceType:  # noqa: ANN401 (any JSON)
+def parse_instance_type(raw: Json, index: int) -> InstanceType:
     """An instance type of a document.
 
     Raises:
@@ -259,7 +260,7 @@ def _labels(raw: Mapping[str, Any]) -> dict[str, str]:
     return labels
 
 
-def _offering(raw: Any) -> Offering:  # noqa: ANN401 (any JSON)
+def _offering(raw: Json) -> Offering:
     if not isinstance(raw, dict):
         raise TypeError("offerings must be a list of maps with zone, capacityType and price")
     return Offering(

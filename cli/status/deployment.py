@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from shared.api.meta import Condition
+    from shared.base.aws import UntypedClient
     from shared.snapshot import Snapshot
 
 _MAX_ALARM_NAME = 255
@@ -293,7 +294,7 @@ def _causes(conditions: Sequence[Condition]) -> list[Condition]:
     return [c for c in false if c.type != "Ready"] or false
 
 
-def _client(service: str) -> Any:  # noqa: ANN401 (the stubs of these services aren't installed)
+def _client(service: str) -> UntypedClient:
     make: Callable[..., Any] = boto3.client
     return make(service)
 

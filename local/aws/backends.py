@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
+MotoObject = Any
+"""An object of moto, which has no types."""
+
 ACCOUNT = str(DEFAULT_ACCOUNT_ID)
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.deletion import Propagation
     from local.kubernetes.registry.standard_storage import PatchType
+    from local.kubernetes.registry.watch_cache import WatchCache
+    from shared.api.json_types import Json
     from shared.cluster.client import Client
     from shared.cluster.watch import Watch
 
@@ -98,7 +100,7 @@ class RemoteStore(Store):
         self,
         kind: Kind,
         name: str,
-        patch: Any,  # noqa: ANN401 (a map, or a list of operations)
+        patch: Json,
         *,
         namespace: str = "",
         subresource: str = "",
@@ -218,7 +220,7 @@ class RemoteStore(Store):
         self,
         method: str,
         path: str,
-        body: Any,  # noqa: ANN401 (JSON)
+        body: Json,
         *,
         query: list[tuple[str, str]] | None = None,
         content_type: str = "application/json",
@@ -246,7 +248,7 @@ class RemoteStore(Store):
                     root._observe(kind, "MODIFIED", obj)  # noqa: SLF001 - its own class
         return obj
 
-    def _cache(self, kind: Kind) -> Any:  # noqa: ANN401 - as in the base class
+    def _cache(self, kind: Kind) -> WatchCache:
         cache = super()._cache(kind)
         if kind.resource not in self._watchers:
             with self.lock:

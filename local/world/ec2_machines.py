@@ -14,6 +14,7 @@ from shared.instance_types import hardware
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from local.aws.backends import MotoObject
     from local.aws.ec2_instances import Ec2Instances
 
 KUBELET_THREADS = 8
@@ -43,7 +44,7 @@ class Ec2Machines:
         """Whether the instance is stopping, stopped or being started again, so that it still exists."""
         return instance_id in self._instances.stopped
 
-    def _machine(self, instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
+    def _machine(self, instance: MotoObject) -> Machine:
         if instance.id not in self._machines:
             self._machines[instance.id] = machine_of(instance)
         return self._machines[instance.id]
@@ -84,7 +85,7 @@ class MachinesOfThread:
         return self._machines.is_stopped(instance_id)
 
 
-def machine_of(instance: Any) -> Machine:  # noqa: ANN401 - moto's instance
+def machine_of(instance: MotoObject) -> Machine:
     """The instance as a machine, with the size of its type in DescribeInstanceTypes."""
     from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: PLC0415 - large: only when something runs
 
@@ -126,12 +127,12 @@ def _max_volumes(type_info: dict[str, Any], interfaces: int, own_volumes: int) -
     return max(1, limit - max(1, own_volumes) - (1 if shared and interfaces > 1 else 0))
 
 
-def _kubernetes_version(instance: Any) -> str:  # noqa: ANN401 - moto's
+def _kubernetes_version(instance: MotoObject) -> str:
     image = instance.ec2_backend.amis.get(instance.image_id)
     return amis.kubernetes_version(image.name) if image is not None else ""
 
 
-def _size(instance: Any, device: Any) -> int:  # noqa: ANN401 - moto's
+def _size(instance: MotoObject, device: MotoObject) -> int:
     return int(instance.ec2_backend.volumes[device.volume_id].size)
 
 

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from local.world.world import World
+    from shared.api.json_types import Json
 
-Json = dict[str, Any]
+Obj = dict[str, Any]
 
 
 def deployment(
@@ -18,8 +19,8 @@ def deployment(
     requests: Mapping[str, str],
     *,
     annotations: Mapping[str, str] | None = None,
-    **pod: Any,  # noqa: ANN401 - any of a pod's fields
-) -> Json:
+    **pod: Json,
+) -> Obj:
     """A Deployment of pods with one container and the label ``app``; ``annotations`` are those of the pods."""
     devices = {name: amount for name, amount in requests.items() if "/" in name}  # which need limits
     resources = {"requests": dict(requests), **({"limits": devices} if devices else {})}
@@ -36,14 +37,14 @@ def deployment(
     }
 
 
-def daemon_set(name: str, requests: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> Json:
+def daemon_set(name: str, requests: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> Obj:
     """A DaemonSet of pods with one container and the label ``app``; ``annotations`` are those of the pods."""
     pods = deployment(name, 0, requests, annotations=annotations)
     spec = {key: value for key, value in pods["spec"].items() if key != "replicas"}
     return {**pods, "kind": "DaemonSet", "spec": spec}
 
 
-def budget(name: str, max_unavailable: int | str) -> Json:
+def budget(name: str, max_unavailable: int | str) -> Obj:
     """A PodDisruptionBudget with maxUnavailable for the pods of that ``app``."""
     return {
         "apiVersion": "policy/v1",
@@ -53,7 +54,7 @@ def budget(name: str, max_unavailable: int | str) -> Json:
     }
 
 
-def node_class(world: World, **spec: Any) -> Json:  # noqa: ANN401 - any of its fields
+def node_class(world: World, **spec: Json) -> Obj:
     """The EC2NodeClass "default", with the discovery tags of a world."""
     terms = [{"tags": {"karpenter.sh/discovery": world.cluster}}]
     default_spec = {
@@ -76,8 +77,8 @@ def node_pool(
     name: str = "default",
     annotations: Mapping[str, str] | None = None,
     template: Mapping[str, Any] | None = None,
-    **spec: Any,  # noqa: ANN401 - any of its fields
-) -> Json:
+    **spec: Json,
+) -> Obj:
     """A NodePool of the class "default" with a requirement In for each label."""
     template_spec = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},

@@ -28,6 +28,8 @@ from shared.api.validation.unknown_fields import unknown_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from shared.api.json_types import Json
+
 T = TypeVar("T")
 Raw = bytes | str | dict[str, Any]
 """An object as JSON text, or as the values that JSON or YAML text was parsed to."""
@@ -83,7 +85,7 @@ def decode(raw: Raw, kind: type[T]) -> T:
         raise DecodeError(_problem(str(error), value)) from error
 
 
-def parse(raw: Raw) -> Any:  # noqa: ANN401 (any JSON)
+def parse(raw: Raw) -> Json:
     """The plain JSON values of a text.
 
     Raises:
@@ -97,7 +99,7 @@ def parse(raw: Raw) -> Any:  # noqa: ANN401 (any JSON)
         raise DecodeError(f"the object is not JSON: {error}") from error
 
 
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def _without_nulls(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
@@ -105,7 +107,7 @@ def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (any JSON)
     return value
 
 
-def _problem(message: str, value: Any) -> str:  # noqa: ANN401 (any JSON)
+def _problem(message: str, value: Json) -> str:
     """Msgspec's message in the user's terms."""
     match = _MESSAGE.fullmatch(message)
     error, path = (match["error"], match["path"] or "$") if match else (message, "$")
@@ -120,14 +122,14 @@ def _problem(message: str, value: Any) -> str:  # noqa: ANN401 (any JSON)
     return f"{location or 'the object'}: {_shown(culprit)} is not allowed ({error})"
 
 
-def _locate(value: Any, path: str, type_name: str) -> tuple[str, Any]:  # noqa: ANN401 (any JSON)
+def _locate(value: Json, path: str, type_name: str) -> tuple[str, Any]:
     """The path and value that msgspec's path stands for; with a type name, the first value of that type."""
     steps = [(name or int(index or -1)) if not wild else None for name, index, wild in _STEP.findall(path)]
     candidates = ((p, v) for p, v in _walk(value, steps, "") if not type_name or _type_name(v) == type_name)
     return next(candidates, (path.removeprefix("$."), None))
 
 
-def _allowed(expected: str, culprit: Any) -> str:  # noqa: ANN401 (any JSON)
+def _allowed(expected: str, culprit: Json) -> str:
     """The expected types in words."""
     types = [name for name in expected.split(" | ") if name != "null"]
     if "float" in types:
@@ -136,7 +138,7 @@ def _allowed(expected: str, culprit: Any) -> str:  # noqa: ANN401 (any JSON)
     return " or ".join(_TYPE_NAMES.get(name, name) for name in types) + hint
 
 
-def _walk(value: Any, steps: list[str | int | None], location: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (any JSON)
+def _walk(value: Json, steps: list[str | int | None], location: str) -> Iterator[tuple[str, Any]]:
     """The values that a path stands for, each with its path; a ``[...]`` step stands for every key."""
     if not steps:
         yield location, value
@@ -158,11 +160,11 @@ def _joined(location: str, key: object) -> str:
     return f"{location}.{key}" if location else str(key)
 
 
-def _type_name(value: Any) -> str:  # noqa: ANN401 (any JSON)
+def _type_name(value: Json) -> str:
     return {dict: "object", list: "array", type(None): "null"}.get(type(value), type(value).__name__)
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 (any JSON)
+def _shown(value: Json) -> str:
     text = msgspec.json.encode(value, enc_hook=str).decode()
     return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…"
 
@@ -245,12 +247,12 @@ def _outcome(raw: Raw, readers: Mapping[tuple[str, str], Callable[[dict[str, Any
     return Outcome(ref=ref, value=result, problems=problems)
 
 
-def ref_of(value: Any) -> ObjectRef:  # noqa: ANN401 (any JSON)
+def ref_of(value: Json) -> ObjectRef:
     """The reference to an object that is only known to be JSON; fields that aren't strings are empty."""
     top = value if isinstance(value, dict) else {}
     metadata = top.get("metadata")
 
-    def text(of: Any, key: str) -> str:  # noqa: ANN401 (any JSON)
+    def text(of: Json, key: str) -> str:
         field = of.get(key) if isinstance(of, dict) else None
         return field if isinstance(field, str) else ""
 

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import struct
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,6 +27,7 @@ from shared.api.nodepool import KIND, NodeClaimTemplate
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from shared.api.json_types import Json
     from shared.api.kubernetes import Taint
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
@@ -186,16 +187,16 @@ def _fnv(content: bytes) -> int:
 # --- Provisioners and node classes ---
 
 
-def _digest(value: Any) -> str:  # noqa: ANN401 (any JSON)
+def _digest(value: Json) -> str:
     return hashlib.sha256(_canonical(value)).hexdigest()[:_DIGITS]
 
 
-def _canonical(value: Any) -> bytes:  # noqa: ANN401 (any JSON)
+def _canonical(value: Json) -> bytes:
     """The same bytes for any order of maps and lists: no list of these has an order that matters for nodes."""
     return msgspec.json.encode(_sorted(value), order="deterministic")
 
 
-def _sorted(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def _sorted(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _sorted(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from shared.api.json_types import Json
+
 EventReason = NewType("EventReason", str)
 """Marks the reason of an event that isn't a literal where the event is recorded, for the events reference."""
 
@@ -203,6 +205,6 @@ def with_condition(
     return [after if c.type == type_ else c for c in conditions]
 
 
-def to_json(value: Any) -> Any:  # noqa: ANN401 (any struct in, plain JSON out)
+def to_json(value: Json) -> Json:
     """Plain JSON values (dicts, lists, strings, numbers) of a struct, times as RFC 3339 with a Z."""
     return msgspec.to_builtins(value, str_keys=True)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 T = TypeVar("T")
+UntypedClient = Any
+"""A client whose type stubs aren't installed."""
 
 ATTEMPTS = 3
 CONNECT_SECONDS = 3
@@ -73,7 +75,7 @@ def ec2_without_retries() -> EC2Client:
     return _cached("ec2-without-retries", lambda: boto3.client("ec2", config=one_attempt))
 
 
-def autoscaling() -> Any:  # noqa: ANN401 (its types aren't installed)
+def autoscaling() -> UntypedClient:
     """Auto Scaling, for node groups."""
     return _cached("autoscaling", lambda: boto3.client("autoscaling", config=_config()))
 
@@ -143,7 +145,7 @@ def pricing(region: str) -> PricingClient:
     return _cached("pricing", lambda: boto3.client("pricing", region_name=endpoint, config=slow))
 
 
-def savings_plans() -> Any:  # noqa: ANN401 (its types aren't installed)
+def savings_plans() -> UntypedClient:
     """Savings Plans: one endpoint for all Regions of a partition, which botocore knows by the Region."""
     return _cached("savings-plans", lambda: boto3.client("savingsplans", config=_config()))
 

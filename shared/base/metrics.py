@@ -276,7 +276,7 @@ def watched(function: str) -> Callable[[Handler], Handler]:
 
     def decorate(handle: Handler) -> Handler:
         @functools.wraps(handle)
-        def watching(event: dict[str, Any], context: LambdaContext) -> Any:  # noqa: ANN401 (the handler's)
+        def watching(event: dict[str, Any], context: LambdaContext) -> object:
             allowed = context.get_remaining_time_in_millis()
             try:
                 answer = handle(event, context)

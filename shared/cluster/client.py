@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from kubernetes.client.configuration import Configuration
 
+    from shared.api.json_types import Json
+
 PatchKind = Literal["merge", "json", "apply"]
 
 CONNECT_SECONDS = 3.0
@@ -240,7 +242,7 @@ class Client:
         method: str,
         path: str,
         *,
-        body: Any = None,  # noqa: ANN401 (plain JSON values)
+        body: Json = None,
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
         idempotent: bool | None = None,
@@ -263,7 +265,7 @@ class Client:
         method: str,
         path: str,
         *,
-        body: Any = None,  # noqa: ANN401 (plain JSON values)
+        body: Json = None,
         query: Sequence[tuple[str, str]] = (),
         content_type: str = _JSON,
         idempotent: bool | None = None,
@@ -293,7 +295,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: Any,  # noqa: ANN401 (plain JSON values)
+        body: Json,
         query: Sequence[tuple[str, str]],
         content_type: str,
         read_seconds: float,

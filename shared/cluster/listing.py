@@ -19,6 +19,7 @@ from shared.snapshot import InvalidObject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from shared.api.json_types import Json
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
@@ -61,14 +62,14 @@ class ObjectList(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 (a type is the argument)
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """The cached decoder of a type: creating one costs more than decoding a small object."""
     if kind not in _decoders:
         _decoders[kind] = msgspec.json.Decoder(kind)
     return _decoders[kind]
 
 
-def _page_decoder(kind: Any) -> msgspec.json.Decoder[Page[Any]]:  # noqa: ANN401 (a type is the argument)
+def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
     return _decoder(Page[kind])
 
 
@@ -157,7 +158,7 @@ def decode(raw: bytes, resource: Resource, kind: type[T]) -> T | InvalidObject:
         return InvalidObject(ref=ref, problems=(str(error),))
 
 
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def _without_nulls(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):

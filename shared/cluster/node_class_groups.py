@@ -21,6 +21,7 @@ from shared.cluster.listing import ObjectList
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from shared.api.json_types import Json
     from shared.api.kubernetes import Node
     from shared.cluster.client import Client
 
@@ -121,7 +122,7 @@ def _is_foreign_json(raw: bytes) -> bool:
         return False
 
 
-def _group(raw: Any, *path: str) -> str:  # noqa: ANN401 (any JSON)
+def _group(raw: Json, *path: str) -> str:
     for key in path:
         raw = raw.get(key) if isinstance(raw, dict) else None
     group = raw.get("group") if isinstance(raw, dict) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
+    from shared.api.json_types import Json
 
 Representation = Literal["Object", "PartialObjectMetadata", "Table"]
 
@@ -35,7 +36,7 @@ def representation_of(request: Request) -> Representation:
     return "Object"
 
 
-def json_response(value: Any, status: int = 200) -> Response:  # noqa: ANN401 (any JSON)
+def json_response(value: Json, status: int = 200) -> Response:
     """A response with that JSON as its body."""
     return Response(status, msgspec.json.encode(value))
 
@@ -47,7 +48,7 @@ def object_response(store: Store, request: Request, kind: Kind, obj: Obj, status
     return json_response(represent(store, kind, obj, representation_of(request)), status)
 
 
-def represent(store: Store, kind: Kind, obj: Obj, representation: Representation, *, with_columns: bool = True) -> Any:  # noqa: ANN401 (JSON)
+def represent(store: Store, kind: Kind, obj: Obj, representation: Representation, *, with_columns: bool = True) -> Json:
     """The object in that representation. In a watch of tables, only the first event has ``with_columns``."""
     match representation:
         case "PartialObjectMetadata":

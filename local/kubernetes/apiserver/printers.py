@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
+    from shared.api.json_types import Json
 
 _NONE, _UNKNOWN = "<none>", "<unknown>"
 _ROLE = "node-role.kubernetes.io/"
@@ -35,7 +36,7 @@ class Column:
     priority: int = 0
     description: str = ""
 
-    def cell(self, obj: Obj, now: str) -> Any:  # noqa: ANN401 (text or number)
+    def cell(self, obj: Obj, now: str) -> Json:
         """The object's cell in this column."""
         return self.value(obj, now)
 
@@ -79,7 +80,7 @@ def duration(since: str | None, now: str) -> str:
     return f"{days}d" if days < 730 else f"{days // 365}y{days % 365}d"  # noqa: PLR2004 (two years, as kubectl)
 
 
-def json_path(obj: Any, path: str) -> list[Any]:  # noqa: ANN401 (any JSON)
+def json_path(obj: Json, path: str) -> list[Any]:
     """The values at a JSONPath of fields, indices, ``[*]`` and ``[?(@.type=="Ready")]``."""
     values = [obj]
     for field, index, quoted, key, expected in _STEP.findall(path.replace("\\.", "\0")):
@@ -105,7 +106,7 @@ def _at_index(lists: list[Any], index: int) -> list[Any]:
 def _custom(column: Obj) -> Column:
     path, type_ = column["jsonPath"], column.get("type", "string")
 
-    def value(obj: Obj, now: str) -> Any:  # noqa: ANN401 (text or number)
+    def value(obj: Obj, now: str) -> Json:
         values = json_path(obj, path if "\\" not in path else re.sub(r"\.([\w-]+(?:\\\.[\w/-]+)+)", _quoted, path))
         if not values:
             return None
@@ -123,10 +124,10 @@ def _quoted(match: re.Match[str]) -> str:
     return f"['{match[1].replace(chr(92) + '.', '.')}']"
 
 
-def _field(path: str, default: Any = _NONE) -> Callable[[Obj, str], Any]:  # noqa: ANN401 (text or number)
+def _field(path: str, default: Json = _NONE) -> Callable[[Obj, str], Any]:
     parts = path.split(".")
 
-    def value(obj: Obj, _now: str) -> Any:  # noqa: ANN401 (text or number)
+    def value(obj: Obj, _now: str) -> Json:
         field: Any = obj
         for part in parts:
             field = field.get(part) if isinstance(field, dict) else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _MAGIC = b"k8s\x00"
 _VARINT, _LENGTH = 0, 2
@@ -166,7 +167,7 @@ def _message(data: bytes, message: Message) -> Obj:
     return {name: value for name, value in decoded.items() if value != {}}
 
 
-def _value(raw: Any, type_: Any) -> Any:  # noqa: ANN401 (JSON of any type)
+def _value(raw: Json, type_: Json) -> Json:
     match type_:
         case "text":
             return raw.decode()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Key, Obj
     from local.kubernetes.registry.store import Store
+    from shared.api.json_types import Json
 
 _GONE = 410
 
@@ -117,7 +118,7 @@ class ReadHandlers:
         representation = representation_of(request)
         first = True
 
-        def represent_event(obj: Obj) -> Any:  # noqa: ANN401 (an object of any kind)
+        def represent_event(obj: Obj) -> Json:
             nonlocal first
             represented = represent(self._store, kind, obj, representation, with_columns=first)
             first = False

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.objects import Key, Obj
     from local.kubernetes.registry.deletion import Propagation
+    from shared.api.json_types import Json
 
 
-def parse_body(request: Request) -> Any:  # noqa: ANN401 (any JSON)
+def parse_body(request: Request) -> Json:
     """The body from JSON, YAML or protobuf.
 
     Raises:

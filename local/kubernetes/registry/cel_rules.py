@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _ABSENT: Any = object()
 _IMMUTABLE = "self == oldSelf"
@@ -48,7 +49,7 @@ class CelRules:
         """The rules that the object violates. ``old`` is its state before, None for a new object."""
         return list(self._walk(new, _ABSENT if old is None else old, ""))
 
-    def _walk(self, value: Any, old: Any, path: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
+    def _walk(self, value: Json, old: Json, path: str) -> Iterator[Cause]:
         if old is not _ABSENT and value == old:
             return
         for rule in self._own:
@@ -64,7 +65,7 @@ class CelRules:
             for index, item in enumerate(value):
                 yield from self._items._walk(item, self._before(item, old), f"{path}[{index}]")  # noqa: SLF001 (its own kind)
 
-    def _before(self, item: Any, old: Any) -> Any:  # noqa: ANN401 (JSON)
+    def _before(self, item: Json, old: Json) -> Json:
         """The old list's item with the same keys, or an equal item in a list without keys."""
         if not isinstance(old, list):
             return _ABSENT
@@ -72,7 +73,7 @@ class CelRules:
             return item if item in old else _ABSENT
         return next((o for o in old if all(o.get(key) == item.get(key) for key in self._keys)), _ABSENT)
 
-    def _message(self, rule: Obj, value: Any) -> str:  # noqa: ANN401 (JSON)
+    def _message(self, rule: Obj, value: Json) -> str:
         message = rule.get("message") or f"failed rule: {rule['rule']}"
         if expression := rule.get("messageExpression"):
             evaluated = _evaluate(expression, msgspec.json.encode(value), b"")
@@ -91,7 +92,7 @@ def _reason(rule: Obj) -> str:
     return reason
 
 
-def _holds(rule: Obj, value: Any, old: Any) -> bool:  # noqa: ANN401 (JSON)
+def _holds(rule: Obj, value: Json, old: Json) -> bool:
     text = rule["rule"]
     if "oldSelf" in text and old is _ABSENT:
         return True
@@ -122,7 +123,7 @@ def evaluate(text: str, variables: Obj) -> bool | str | None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _program(text: str) -> Any:  # noqa: ANN401 (cel-python has no types)
+def _program(text: str) -> celpy.Runner:
     environment = celpy.Environment()
     return environment.program(environment.compile(text), functions=_FUNCTIONS)
 
@@ -136,20 +137,24 @@ def compiles(text: str) -> bool:
     return True
 
 
-def _find(text: Any, pattern: Any) -> Any:  # noqa: ANN401 (CEL values)
+CelValue = Any
+"""A value of cel-python, which has no types."""
+
+
+def _find(text: CelValue, pattern: CelValue) -> CelValue:
     match = re.search(str(pattern), str(text))
     return celtypes.StringType(match[0] if match else "")
 
 
-def _split(text: Any, separator: Any) -> Any:  # noqa: ANN401 (CEL values)
+def _split(text: CelValue, separator: CelValue) -> CelValue:
     return celtypes.ListType([celtypes.StringType(part) for part in str(text).split(str(separator))])
 
 
-def _lower(text: Any) -> Any:  # noqa: ANN401 (CEL values)
+def _lower(text: CelValue) -> CelValue:
     return celtypes.StringType(str(text).lower())
 
 
-def _int(value: Any) -> Any:  # noqa: ANN401 (CEL values)
+def _int(value: CelValue) -> CelValue:
     if isinstance(value, str) and not _DECIMAL.fullmatch(value):
         raise ValueError(f"type conversion error from 'string' to 'int': {value}")
     return celtypes.IntType(value)

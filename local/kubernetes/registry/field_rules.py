@@ -6,7 +6,7 @@ Sources: apimachinery ``util/validation``, ``pkg/apis/meta/v1/validation``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local.kubernetes.errors import Cause
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
     Causes = Iterator[Cause]
 
@@ -25,7 +26,7 @@ _LONGEST_LABEL, _LONGEST_SUBDOMAIN, _LONGEST_PORT_NAME = 63, 253, 15
 _PORTS = range(1, 65536)
 
 
-def invalid(path: str, value: Any, text: str) -> Cause:  # noqa: ANN401 (JSON)
+def invalid(path: str, value: Json, text: str) -> Cause:
     """The field has a value that it must not have."""
     shown = f'"{value}"' if isinstance(value, str) else str(value)
     return Cause(path, "FieldValueInvalid", f"Invalid value: {shown}: {text}")
@@ -41,12 +42,12 @@ def forbidden(path: str, text: str) -> Cause:
     return Cause(path, "FieldValueForbidden", f"Forbidden: {text}")
 
 
-def duplicate(path: str, value: Any) -> Cause:  # noqa: ANN401 (JSON)
+def duplicate(path: str, value: Json) -> Cause:
     """The field repeats a value that must be unique."""
     return Cause(path, "FieldValueDuplicate", f'Duplicate value: "{value}"')
 
 
-def not_supported(path: str, value: Any, allowed: Iterable[str]) -> Cause:  # noqa: ANN401 (JSON)
+def not_supported(path: str, value: Json, allowed: Iterable[str]) -> Cause:
     """The field has none of the values that it may have."""
     listed = ", ".join(f'"{name}"' for name in sorted(allowed))
     return Cause(path, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}')
@@ -179,7 +180,7 @@ def count_or_percent(path: str, value: int | str, *, most: int | None = 100) -> 
         yield invalid(path, value, f"must not be greater than {most}%")
 
 
-def among(path: str, value: Any, allowed: Collection[str]) -> Causes:  # noqa: ANN401 (JSON)
+def among(path: str, value: Json, allowed: Collection[str]) -> Causes:
     """The error of a value that is set and not allowed."""
     if value is not None and value not in allowed:
         yield not_supported(path, value, allowed)

@@ -7,7 +7,7 @@ Clients can't set uids, versions or deletion times; names and labels have a synt
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local.kubernetes import errors
 from local.kubernetes.errors import Cause
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _SYSTEM_FIELDS = (
     "uid",
@@ -57,7 +58,7 @@ def generated_name(prefix: str, rng: random.Random) -> str:
     return prefix[: 63 - _SUFFIX_LENGTH] + "".join(rng.choices(_ALPHABET, k=_SUFFIX_LENGTH))
 
 
-def without_nulls(value: Any) -> Any:  # noqa: ANN401 (JSON)
+def without_nulls(value: Json) -> Json:
     """The value without null fields, which typed kinds drop when they are decoded."""
     if isinstance(value, dict):
         return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
@@ -94,7 +95,7 @@ def changes_generation(kind: Kind, new: Obj, old: Obj) -> bool:
     return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
 
 
-def check_is_object(obj: Any) -> None:  # noqa: ANN401 (whatever JSON a client sent)
+def check_is_object(obj: Json) -> None:
     """Refuse what can't be decoded into any kind.
 
     Raises:

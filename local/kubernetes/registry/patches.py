@@ -6,11 +6,12 @@ All are pure functions: they return a new object and do not change the given one
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import errors
 
-Json = Any
+if TYPE_CHECKING:
+    from shared.api.json_types import Json
 
 
 def merge(target: Json, patch: Json) -> Json:
@@ -84,7 +85,7 @@ def _pointer(text: str) -> list[str]:
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
-def _key(container: Json, part: str, *, end: bool = False) -> Any:  # noqa: ANN401 (a key or an index)
+def _key(container: Json, part: str, *, end: bool = False) -> Json:
     if isinstance(container, list):
         if part == "-" and end:
             return len(container)
@@ -231,7 +232,7 @@ def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str | N
     An item that isn't named comes before a named one where it did so before the patch, and else behind them.
     """
 
-    def identity(item: Any) -> str:  # noqa: ANN401 (a list's item, map or primitive)
+    def identity(item: Json) -> str:
         return repr(item.get(key) if key and isinstance(item, dict) else item)
 
     ranks = {identity(item): index for index, item in enumerate(order)}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _DEFAULT_GRACE_PERIOD = 30
 _DEFAULTS = {
@@ -195,7 +196,7 @@ def quality_of_service(spec: Obj) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _equal(name: str, a: Any, b: Any) -> bool:  # noqa: ANN401 (quantities as written)
+def _equal(name: str, a: Json, b: Json) -> bool:
     return a is not None and parse_quantity(name, a) == parse_quantity(name, b)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
     Decode = Callable[[Any, str], Any]
 
@@ -121,7 +122,7 @@ class _Struct:
     def _fields(self) -> dict[str, Decode]:
         return {name: _decoder(schema) for name, schema in self._properties.items()}
 
-    def __call__(self, value: Any, path: str) -> Obj:  # noqa: ANN401 (JSON)
+    def __call__(self, value: Json, path: str) -> Obj:
         if not isinstance(value, dict):
             raise _WrongTypeError(path, _go_type(value))
         fields = self._fields
@@ -131,7 +132,7 @@ class _Struct:
             if inner is not None and (field := fields.get(name)) is not None
         }
 
-    def unknown(self, value: Any, path: str) -> list[str]:  # noqa: ANN401 (JSON)
+    def unknown(self, value: Json, path: str) -> list[str]:
         """The paths of unknown fields in the value and below."""
         if not isinstance(value, dict):
             return []
@@ -147,12 +148,12 @@ class _ListOf:
     def __init__(self, item: Decode) -> None:
         self._item = item
 
-    def __call__(self, value: Any, path: str) -> list[Any]:  # noqa: ANN401 (JSON)
+    def __call__(self, value: Json, path: str) -> list[Any]:
         if not isinstance(value, list):
             raise _WrongTypeError(path, _go_type(value))
         return [self._item(_zero(self._item) if item is None else item, path) for item in value]
 
-    def unknown(self, value: Any, path: str) -> list[str]:  # noqa: ANN401 (JSON)
+    def unknown(self, value: Json, path: str) -> list[str]:
         if not isinstance(value, list) or not isinstance(self._item, (_Struct, _ListOf, _MapOf)):
             return []
         return [each for i, item in enumerate(value) for each in self._item.unknown(item, f"{path}[{i}]")]
@@ -162,7 +163,7 @@ class _MapOf:
     def __init__(self, value: Decode) -> None:
         self._value = value
 
-    def __call__(self, value: Any, path: str) -> Obj:  # noqa: ANN401 (JSON)
+    def __call__(self, value: Json, path: str) -> Obj:
         if not isinstance(value, dict):
             raise _WrongTypeError(path, _go_type(value))
         return {
@@ -170,13 +171,13 @@ class _MapOf:
             for name, inner in value.items()
         }
 
-    def unknown(self, value: Any, path: str) -> list[str]:  # noqa: ANN401 (JSON)
+    def unknown(self, value: Json, path: str) -> list[str]:
         if not isinstance(value, dict) or not isinstance(self._value, (_Struct, _ListOf, _MapOf)):
             return []
         return [each for name, inner in value.items() for each in self._value.unknown(inner, f"{path}.{name}")]
 
 
-def _zero(decoder: Decode) -> Any:  # noqa: ANN401 (JSON)
+def _zero(decoder: Decode) -> Json:
     """The value that a null item or a map's null value becomes."""
     if isinstance(decoder, (_Struct, _MapOf)):
         return {}
@@ -212,23 +213,23 @@ def _decoder_of_type(name: str) -> Decode:
     return _struct(name) if "properties" in schema else _decoder(schema)
 
 
-def _anything(value: Any, _path: str) -> Any:  # noqa: ANN401 (JSON)
+def _anything(value: Json, _path: str) -> Json:
     return value
 
 
-def _string(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
+def _string(value: Json, path: str) -> str:
     if not isinstance(value, str):
         raise _WrongTypeError(path, f"{_go_type(value)} (type string)")
     return value
 
 
-def _boolean(value: Any, path: str) -> bool:  # noqa: ANN401 (JSON)
+def _boolean(value: Json, path: str) -> bool:
     if not isinstance(value, bool):
         raise _WrongTypeError(path, f"{_go_type(value)} (type bool)")
     return value
 
 
-def _number(value: Any, path: str) -> float:  # noqa: ANN401 (JSON)
+def _number(value: Json, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _WrongTypeError(path, f"{_go_type(value)} (type float64)")
     return value
@@ -238,7 +239,7 @@ def _number(value: Any, path: str) -> float:  # noqa: ANN401 (JSON)
 def _integer_of(size: str) -> Decode:
     limit = 2 ** _BITS[size]
 
-    def integer(value: Any, path: str) -> int:  # noqa: ANN401 (JSON)
+    def integer(value: Json, path: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not -limit <= value < limit:
             raise _WrongTypeError(path, f"{_go_type(value)} (type {size})")
         return value
@@ -247,14 +248,14 @@ def _integer_of(size: str) -> Decode:
     return integer
 
 
-def _int_or_string(value: Any, path: str) -> int | str:  # noqa: ANN401 (JSON)
+def _int_or_string(value: Json, path: str) -> int | str:
     if isinstance(value, str):
         return value
     number: int = _integer_of("int32")(value, path)
     return number
 
 
-def _quantity(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
+def _quantity(value: Json, path: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise _WrongTypeError(path, f"{_go_type(value)}: quantities must match the regular expression")
     try:
@@ -265,7 +266,7 @@ def _quantity(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
     return text
 
 
-def _resource_quantity(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
+def _resource_quantity(value: Json, path: str) -> str:
     """A quantity of a resource, which is rounded up to thousandths and has at most the size of an int64."""
     text = _quantity(value, path)
     exact = exact_quantity(text) * 1000
@@ -274,7 +275,7 @@ def _resource_quantity(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
     return text if exact.denominator == 1 else str(canonical_quantity(f"{math.ceil(exact)}m"))
 
 
-def _time(value: Any, path: str, *, precision: str) -> str:  # noqa: ANN401 (JSON)
+def _time(value: Json, path: str, *, precision: str) -> str:
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise _WrongTypeError(path, f"parsing time {value}")
     try:
@@ -284,7 +285,7 @@ def _time(value: Any, path: str, *, precision: str) -> str:  # noqa: ANN401 (JSO
     return f"{time.replace(tzinfo=None).isoformat(timespec=precision)}Z"
 
 
-def _bytes(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
+def _bytes(value: Json, path: str) -> str:
     text = _string(value, path)
     try:
         base64.b64decode(text, validate=True)
@@ -293,7 +294,7 @@ def _bytes(value: Any, path: str) -> str:  # noqa: ANN401 (JSON)
     return text
 
 
-def _go_type(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _go_type(value: Json) -> str:
     if isinstance(value, bool):
         return "bool"
     return {int: "number", float: "number", dict: "object", list: "array", str: "string"}.get(type(value), "null")

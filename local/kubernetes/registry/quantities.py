@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shared.api.quantity import QuantityError, exact_quantity
+
+if TYPE_CHECKING:
+    from shared.api.json_types import Json
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
@@ -18,7 +21,7 @@ INT64_MAX = 2**63 - 1
 _KIBI, _KILO = 1024, 1000
 
 
-def canonical_quantity(value: Any) -> Any:  # noqa: ANN401 (JSON)
+def canonical_quantity(value: Json) -> Json:
     """The quantity's canonical text; the value itself if it is no quantity."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return value

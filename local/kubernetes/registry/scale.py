@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local.kubernetes import errors
 from local.kubernetes.kinds import Kind
@@ -10,6 +10,7 @@ from local.kubernetes.kinds import Kind
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
+    from shared.api.json_types import Json
 
 _SCALE = Kind("autoscaling", "v1", "scales", "Scale")
 _SPEC_REPLICAS, _STATUS_REPLICAS = ".spec.replicas", ".status.replicas"
@@ -83,7 +84,7 @@ def _paths(kind: Kind, definition: Definition | None) -> tuple[str, str]:
     return paths.get("specReplicasPath", _SPEC_REPLICAS), paths.get("statusReplicasPath", _STATUS_REPLICAS)
 
 
-def _value_at(obj: Any, path: str) -> Any:  # noqa: ANN401 (JSON)
+def _value_at(obj: Json, path: str) -> Json:
     for part in path.strip(".").split("."):
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.custom_resources import Definition
+    from shared.api.json_types import Json
 
 Fields = dict[str, Any]
 """A tree of ``f:field``, ``k:{"name":"x"}`` and ``v:value`` steps; an empty tree is a leaf."""
@@ -163,13 +164,13 @@ def _applied_fields(config: Obj) -> Obj:
     return {**applied, **({"metadata": metadata} if metadata else {})}
 
 
-def _step(item: Any, keys: Keys) -> str:  # noqa: ANN401 (JSON)
+def _step(item: Json, keys: Keys) -> str:
     if not keys or not isinstance(item, dict):
         return "v:" + msgspec.json.encode(item).decode()
     return "k:" + msgspec.json.encode({key: item.get(key) for key in keys}).decode()
 
 
-def _field_set(value: Any, path: tuple[str, ...], structure: Structure) -> Fields:  # noqa: ANN401 (JSON)
+def _field_set(value: Json, path: tuple[str, ...], structure: Structure) -> Fields:
     if isinstance(value, dict) and not structure.is_atomic_map(path):
         return {f"f:{name}": _field_set(inner, (*path, name), structure) for name, inner in value.items()}
     if isinstance(value, list) and path:
@@ -182,7 +183,7 @@ def _field_set(value: Any, path: tuple[str, ...], structure: Structure) -> Field
     return {}
 
 
-def _merge(old: Any, new: Any, path: tuple[str, ...], structure: Structure) -> Any:  # noqa: ANN401 (JSON)
+def _merge(old: Json, new: Json, path: tuple[str, ...], structure: Structure) -> Json:
     if isinstance(new, dict) and isinstance(old, dict) and not structure.is_atomic_map(path):
         merged = dict(old)
         for name, value in new.items():
@@ -200,7 +201,7 @@ def _merge(old: Any, new: Any, path: tuple[str, ...], structure: Structure) -> A
     return new
 
 
-def _child(value: Any, step: str) -> Any:  # noqa: ANN401 (JSON)
+def _child(value: Json, step: str) -> Json:
     """The value at a step; None when there is none."""
     step_type, _, name = step.partition(":")
     if step_type == "f":
@@ -211,13 +212,13 @@ def _child(value: Any, step: str) -> Any:  # noqa: ANN401 (JSON)
     return next((item for item in value if _is_item(item, step_type, identity)), None)
 
 
-def _is_item(item: Any, step_type: str, identity: Any) -> bool:  # noqa: ANN401 (JSON)
+def _is_item(item: Json, step_type: str, identity: Json) -> bool:
     if step_type == "v":
         return bool(item == identity)
     return isinstance(item, dict) and all(item.get(key) == value for key, value in identity.items())
 
 
-def _conflicts(fields: Fields, owned: Fields, current: Any, applied: Any, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+def _conflicts(fields: Fields, owned: Fields, current: Json, applied: Json, path: str) -> Iterator[str]:
     # Fields come before what is below others, each in the order of their names.
     for step, below in sorted(fields.items(), key=lambda field: (bool(field[1]), field[0])):
         if step not in owned or step == ".":
@@ -251,12 +252,12 @@ def _is_own(fields: Fields) -> bool:
     return not fields or "." in fields
 
 
-def _is_empty_map(value: Any) -> bool:  # noqa: ANN401 (JSON)
+def _is_empty_map(value: Json) -> bool:
     """Whether the value is an empty map, whose application changes no field."""
     return isinstance(value, dict) and not value
 
 
-def _without_conflicts(owned: Fields, fields: Fields, current: Any, applied: Any) -> Fields:  # noqa: ANN401 (JSON)
+def _without_conflicts(owned: Fields, fields: Fields, current: Json, applied: Json) -> Fields:
     """Another manager's fields without those that conflict."""
     kept: Fields = {}
     for step, below in owned.items():
@@ -273,7 +274,7 @@ def _without_conflicts(owned: Fields, fields: Fields, current: Any, applied: Any
     return kept
 
 
-def _without_unowned(value: Any, previous: Fields, owners: list[Fields]) -> Any:  # noqa: ANN401 (JSON)
+def _without_unowned(value: Json, previous: Fields, owners: list[Fields]) -> Json:
     """The value without the manager's previous fields that nobody owns now."""
     for step, below in previous.items():
         if step == ".":
@@ -291,7 +292,7 @@ def _without_unowned(value: Any, previous: Fields, owners: list[Fields]) -> Any:
     return value
 
 
-def _replace_child(value: Any, step: str, new: Any) -> Any:  # noqa: ANN401 (JSON)
+def _replace_child(value: Json, step: str, new: Json) -> Json:
     """The map or list with the value at the step replaced; None removes it."""
     step_type, _, name = step.partition(":")
     if step_type == "f":

@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Key, Obj
     from local.kubernetes.registry.deletion import Deletion, Propagation
+    from shared.api.json_types import Json
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 _VERSION_REQUIRED = frozenset(("leases.coordination.k8s.io", "poddisruptionbudgets.policy"))
 
 
-def to_json(value: Any) -> Any:  # noqa: ANN401 (JSON in, JSON out)
+def to_json(value: Json) -> Json:
     """A deep copy as JSON: structs become maps, times RFC 3339 texts."""
     return msgspec.to_builtins(value, str_keys=True)
 
@@ -124,7 +125,7 @@ class StandardStorage(ObjectStorage, ABC):
         self,
         kind: Kind,
         name: str,
-        patch: Any,  # noqa: ANN401 (a map, or a list of operations)
+        patch: Json,
         *,
         namespace: str = "",
         subresource: str = "",
@@ -349,7 +350,7 @@ def _can_be_removed(obj: Obj) -> bool:
     return "deletionTimestamp" in meta and not waits and not (obj.get("spec") or {}).get("finalizers")
 
 
-def _patched(kind: Kind, before: Obj, change: Any, patch_type: PatchType) -> Obj:  # noqa: ANN401 (a map, or a list of operations)
+def _patched(kind: Kind, before: Obj, change: Json, patch_type: PatchType) -> Obj:
     match patch_type:
         case "json":
             after = patches.json_patch(before, change)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _PRESERVE_UNKNOWN, _INT_OR_STRING, _EMBEDDED_RESOURCE = (
     "x-kubernetes-preserve-unknown-fields",
@@ -115,7 +116,7 @@ def _passes_as_time(error: ValidationError) -> bool:
     return error.validator == "type" and isinstance(error.instance, list) and schema.get("format") == "date-time"
 
 
-def _json_schema(schema: Any) -> Any:  # noqa: ANN401 (a schema, or true/false)
+def _json_schema(schema: Json) -> Json:
     """The structural schema as a JSON Schema (draft 4, as in OpenAPI 3.0)."""
     if not isinstance(schema, dict):
         return schema
@@ -143,7 +144,7 @@ def _allow_null(plain: Obj) -> None:
         plain["enum"] = [*plain["enum"], None]
 
 
-def _pruned(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
+def _pruned(value: Json, schema: Obj) -> Json:
     if isinstance(value, list):
         items = schema.get("items")
         return [_pruned(item, items) for item in value] if isinstance(items, dict) else value
@@ -172,7 +173,7 @@ def _field_schema(schema: Obj, name: str) -> Obj | None:
     return _ANY if additional is True else None
 
 
-def _defaulted(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
+def _defaulted(value: Json, schema: Obj) -> Json:
     if isinstance(value, list):
         items = schema.get("items")
         return [_defaulted(item, items) for item in value] if isinstance(items, dict) else value
@@ -189,7 +190,7 @@ def _defaulted(value: Any, schema: Obj) -> Any:  # noqa: ANN401 (JSON)
     return filled
 
 
-def _unknown(value: Any, schema: Obj, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+def _unknown(value: Json, schema: Obj, path: str) -> Iterator[str]:
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from _unknown(item, schema["items"], f"{path}[{index}]")
@@ -203,7 +204,7 @@ def _unknown(value: Any, schema: Obj, path: str) -> Iterator[str]:  # noqa: ANN4
                 yield field_path
 
 
-def _duplicates(value: Any, schema: Obj, path: str) -> Iterator[Cause]:  # noqa: ANN401 (JSON)
+def _duplicates(value: Json, schema: Obj, path: str) -> Iterator[Cause]:
     """Items that occur twice in a list of type map or set."""
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         seen: set[str] = set()
@@ -221,7 +222,7 @@ def _duplicates(value: Any, schema: Obj, path: str) -> Iterator[Cause]:  # noqa:
                 yield from _duplicates(inner, field_schema, f"{path}.{name}" if path else name)
 
 
-def _identity(item: Any, schema: Obj) -> str | None:  # noqa: ANN401 (JSON)
+def _identity(item: Json, schema: Obj) -> str | None:
     match schema.get("x-kubernetes-list-type"):
         case "set":
             return _json(item)
@@ -238,7 +239,7 @@ def field_path_of(path: Iterable[str | int]) -> str:
     return text
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _json(value: Json) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -279,7 +280,7 @@ def _causes(error: ValidationError) -> Iterator[Cause]:
             yield Cause(path, "FieldValueInvalid", f"Invalid value: {_json(shown)}: {path} in body {text}")
 
 
-def _type_cause(path: str, keyword: str, value: Any, limit: Any) -> Cause:  # noqa: ANN401 (JSON)
+def _type_cause(path: str, keyword: str, value: Json, limit: Json) -> Cause:
     expected = limit if isinstance(limit, str) else next(name for name in limit if name != "null")
     shown = value if keyword == "format" else type_name(value)
     text = f"Invalid value: {_json(shown)}: {path} in body must be of type {expected}: {_json(shown)}"
@@ -302,7 +303,7 @@ _SENTENCES: dict[str, Callable[[Any], str]] = {
 }
 
 
-def type_name(value: Any) -> str:  # noqa: ANN401 (JSON)
+def type_name(value: Json) -> str:
     """The schema's name of a JSON value's type."""
     if isinstance(value, bool):
         return "boolean"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
+    from shared.api.json_types import Json
 
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string")
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
@@ -44,7 +45,7 @@ def check(kind: Kind, schema: Obj, config: Obj) -> None:
     raise ApiError(500, "", f"failed to create typed patch object ({subject}): {listed}")
 
 
-def _errors(value: Any, schema: Obj, path: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
+def _errors(value: Json, schema: Obj, path: str) -> Iterator[str]:
     expected, types = _TYPES.get(schema.get("type", ""), ("", ()))
     if value is None or any(schema.get(name) for name in _OPEN[1:]):
         return

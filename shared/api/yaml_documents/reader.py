@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shared.api.yaml_documents import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from shared.api.json_types import Json
 
 _SEPARATOR = re.compile(r"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -52,7 +54,7 @@ def documents(text: str | bytes) -> list[Any]:
         raise YamlError(f"{problem}; as YAML: {error}") from error
 
 
-def document(text: str | bytes) -> Any:  # noqa: ANN401 (any JSON)
+def document(text: str | bytes) -> Json:
     """The first YAML document of the text as a JSON value; None if it is empty.
 
     Raises:
@@ -89,7 +91,7 @@ def _json_documents(source: str) -> tuple[list[Any], int, str]:
     return ([_well_formed(value) for value in values] if _SURROGATE.search(source) else values), end, ""
 
 
-def _well_formed(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def _well_formed(value: Json) -> Json:
     """The value with U+FFFD for surrogates without a partner, as Go's JSON has it."""
     if isinstance(value, dict):
         return {_well_formed(key): _well_formed(item) for key, item in value.items()}
@@ -98,7 +100,7 @@ def _well_formed(value: Any) -> Any:  # noqa: ANN401 (any JSON)
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
-def _without_lone_surrogates(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def _without_lone_surrogates(value: Json) -> Json:
     """The value with U+FFFD for each half of a pair that lacks the other, as Go's JSON has it."""
     match value:
         case str():
@@ -122,7 +124,7 @@ def _json_integer(digits: str) -> int | float:
     return value if -_MAX_INT <= value < _MAX_INT else float(value)
 
 
-def _refused_constant(name: str) -> Any:  # noqa: ANN401 (it returns nothing)
+def _refused_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a value of JSON")
 
 
@@ -148,7 +150,7 @@ def _chunks(source: str, line: int) -> Iterator[tuple[str, int]]:
     yield source[start:].removesuffix("\n") + "\n", line
 
 
-def _first_document(chunk: str, line: int) -> Any:  # noqa: ANN401 (any JSON)
+def _first_document(chunk: str, line: int) -> Json:
     """The value of the first document; ``line`` lines of the text are before the chunk."""
     if not chunk or chunk.isspace():
         return None

@@ -10,6 +10,10 @@ from shared.api.yaml_documents import scalars
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from yaml import ScalarEvent
+
+    from shared.api.json_types import Json
+
 MAX_DEPTH = 200
 """Nested lists and maps of a YAML document; Kubernetes' objects have less than 30."""
 _MAX_EXPANDED = 1_000_000
@@ -45,7 +49,7 @@ class _List:
     wants_key = False
     wants_merge = False
 
-    def add(self, value: Any, *, aliased: bool) -> None:  # noqa: ANN401, ARG002 (any JSON; as of a map)
+    def add(self, value: Json, *, aliased: bool) -> None:  # noqa: ARG002 (any JSON; as of a map)
         self.value.append(value)
 
 
@@ -56,7 +60,7 @@ class _Map:
     wants_key: bool = True
     wants_merge: bool = False
 
-    def add(self, value: Any, *, aliased: bool) -> None:  # noqa: ANN401 (any JSON)
+    def add(self, value: Json, *, aliased: bool) -> None:
         """Add a key, or the value of the last key."""
         if self.wants_key:
             self.key = value
@@ -67,7 +71,7 @@ class _Map:
             self.value[self.key] = value
         self.wants_key = not self.wants_key
 
-    def _merge(self, value: Any, *, aliased: bool) -> None:  # noqa: ANN401 (any JSON)
+    def _merge(self, value: Json, *, aliased: bool) -> None:
         maps = [value] if isinstance(value, dict) else value
         # a list of maps can't be an alias itself
         if (
@@ -91,7 +95,7 @@ class _Tree:
     _size: int = 0
     _expanded: int = 0
 
-    def scalar(self, event: Any) -> None:  # noqa: ANN401 (PyYAML has no types)
+    def scalar(self, event: ScalarEvent) -> None:
         self._size += 1
         implicit = event.implicit[0]
         parent = self._open[-1][0] if self._open else None
@@ -144,14 +148,14 @@ class _Tree:
         is_key = bool(self._open) and self._open[-1][0].wants_key
         self._add(scalars.key(value) if is_key else scalars.json_value(value))
 
-    def _add(self, value: Any, *, aliased: bool = False) -> None:  # noqa: ANN401 (any JSON)
+    def _add(self, value: Json, *, aliased: bool = False) -> None:
         if self._open:
             self._open[-1][0].add(value, aliased=aliased)
         else:
             self.root = value
 
 
-def first_value(events: Iterable[Any]) -> Any:  # noqa: ANN401 (PyYAML has no types; any JSON)
+def first_value(events: Iterable[Any]) -> Json:
     """The value of the first document among PyYAML's events; None if there is none.
 
     Raises:
@@ -180,7 +184,7 @@ def first_value(events: Iterable[Any]) -> Any:  # noqa: ANN401 (PyYAML has no ty
     return tree.root
 
 
-def _copy(value: Any) -> Any:  # noqa: ANN401 (any JSON)
+def _copy(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value

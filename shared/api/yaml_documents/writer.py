@@ -13,6 +13,8 @@ from shared.api.yaml_documents import scalars
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from shared.api.json_types import Json
+
 _TAGS: dict[type, str] = {
     bool: "tag:yaml.org,2002:bool",
     int: "tag:yaml.org,2002:int",
@@ -21,7 +23,7 @@ _TAGS: dict[type, str] = {
 }
 
 
-def text(value: Any, *, sort_keys: bool = False, width: int = 80) -> str:  # noqa: ANN401 (any JSON)
+def text(value: Json, *, sort_keys: bool = False, width: int = 80) -> str:
     """The document of a JSON value.
 
     >>> print(text({"on": "1e3", "at": "10:30", "op": "="}), end="")
