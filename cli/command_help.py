@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+F = TypeVar("F", bound="Callable[..., None]")
 Context = Any
 """A context of the click that typer contains, which it doesn't export."""
 
@@ -25,6 +26,16 @@ def rewrapped(docstring: str) -> str:
     """The paragraphs as single lines; indented lines, such as examples, stay as they are."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(p if p.startswith(" ") else " ".join(p.splitlines()) for p in paragraphs)
+
+
+def examples(*lines: str, title: str = "For example") -> Callable[[F], F]:
+    """Decorates a command: its help ends with these command lines."""
+
+    def decorate(command: F) -> F:
+        command.__doc__ = "\n  ".join([f"{inspect.getdoc(command)}\n\n{title}:\n", *lines])
+        return command
+
+    return decorate
 
 
 def _with_words(parameters: Sequence[Any]) -> list[Any]:

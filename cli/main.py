@@ -11,17 +11,17 @@ from typing import Annotated
 import typer
 
 from cli import kubectl_plugin, program
-from cli.catalog import catalog
+from cli.catalog.command import catalog
 from cli.command_help import Command, Group
 from cli.demo.command import demo
 from cli.errors import FAILED
 from cli.explain.command import explain
 from cli.export.command import export
-from cli.manifests import manifests
+from cli.manifests.command import manifests
 from cli.migrate.command import migrate
-from cli.node_groups import node_groups
+from cli.node_groups.command import node_groups
 from cli.nodes.command import nodes
-from cli.pause import pause, resume
+from cli.pause.command import pause, resume
 from cli.plan.command import plan
 from cli.preflight.command import preflight
 from cli.report.command import report

@@ -10,7 +10,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.catalog_entries import entries
+from cli.catalog.entries import entries
 from docs.markdown import complete, table
 from local.world import catalog_cache
 from shared.api import labels
@@ -20,7 +20,7 @@ from shared.instance_types.provider import build_instance_types
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.catalog_entries import CatalogEntry
+    from cli.catalog.entries import CatalogEntry
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _PREFIX = labels.INSTANCE_PREFIX

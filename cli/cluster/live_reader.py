@@ -19,7 +19,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import workloads
-from cli.cluster import node_groups
+from cli.cluster import kubeconfig_context, node_groups
 from cli.cluster.history import PastEvent
 from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.observed_cluster import ObservedCluster
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 MIN_KUBERNETES_VERSION = (1, 25)
 """The first version whose API server evaluates the CEL rules of the CustomResourceDefinitions."""
 _READ_OPERATIONS = ("BatchGet", "Describe", "Get", "Head", "List", "Query", "Scan", "Search")
-NO_CLUSTER_NAME = "the kubeconfig's context doesn't name the EKS cluster; give --cluster NAME"
 _WORKLOADS = tuple(
     Resource(group="apps", plural=f"{kind.lower()}s", kind=kind, namespaced=True) for kind in workloads.KINDS
 )
@@ -194,7 +193,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         ApiError, ClientError, BotoCoreError: the cluster or AWS can't be read.
     """
     if not reference.cluster:
-        raise UsageError(NO_CLUSTER_NAME)
+        raise UsageError(kubeconfig_context.NO_CLUSTER_NAME)
     reader = SnapshotReader(client)
     pause, pause_notes = read_pause(client, reference, now=now)
     snapshot = replace(reader.read(now), pause=pause)

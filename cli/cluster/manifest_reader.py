@@ -154,8 +154,7 @@ def _services(contents: _FileContents) -> ObservedServices:
     """The Services that can be decoded."""
     services = tuple(s for raw in contents.of("Service") if (s := _decode_or_none(raw, Service)) is not None)
     return ObservedServices(
-        services=services,
-        problem="" if services else "the files have no Services (kubectl get services -A -o json)",
+        services=services, problem="" if services else "the files have no Services (kubectl get services -A -o json)"
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import boto3
+from botocore.exceptions import UnknownRegionError
+
 from cli.errors import UsageError
 
 
@@ -23,9 +26,6 @@ def existing(region: str) -> str:
     Raises:
         UsageError: no Region is named like this.
     """
-    import boto3  # noqa: PLC0415 (slow to import)
-    from botocore.exceptions import UnknownRegionError  # noqa: PLC0415 (the same)
-
     try:
         boto3.session.Session().get_partition_for_region(region)
     except UnknownRegionError as error:
@@ -34,8 +34,6 @@ def existing(region: str) -> str:
 
 
 def _names() -> set[str]:
-    import boto3  # noqa: PLC0415 (slow to import)
-
     session = boto3.session.Session()
     return {r for p in session.get_available_partitions() for r in session.get_available_regions("ec2", p)}
 

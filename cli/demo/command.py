@@ -2,112 +2,117 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 (typer reads the annotations when it runs)
+from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.command_help import examples
 from cli.errors import CommandError
 from cli.progress import progress
 
 _MAX_REST = 7 * 24 * 60
 
+Manifests = Annotated[
+    list[str] | None, typer.Option(metavar="FILE", help="A YAML file, or the name of an included manifest; repeatable.")
+]
+Scales = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=N,N",
+        help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is idle. A NAME such as 'web-*' scales all "
+        "Deployments that match at once (quote it, or the shell expands it); repeatable.",
+    ),
+]
+SpotInterruptions = Annotated[
+    str | None,
+    typer.Option(metavar="SPOT", help="spot=all or spot=NUMBER: EC2 interrupts spot instances after the first step."),
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FAULT",
+        help="A fault to inject: spot-capacity=PLACE:N or on-demand-capacity=PLACE:N (EC2 has N instances left; "
+        "PLACE is a zone, an instance type or all), boot=PLACE:N (N instances fail to start), "
+        "throttle=OPERATION:N (N calls are throttled, such as CreateFleet:4); repeatable.",
+    ),
+]
+Region = Annotated[str, typer.Option(metavar="REGION", help="The AWS Region to simulate.")]
+Seed = Annotated[
+    int, typer.Option(metavar="NUMBER", help="The seed of delays and prices; the same seed repeats the run.")
+]
+Record = Annotated[Path | None, typer.Option(metavar="FILE", help="Save the run as JSON, for `tenon report FILE`.")]
+Report = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the run as one HTML page.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Run in this throw-away cluster (kind, k3d, minikube), in real time, instead of an embedded one.",
+    ),
+]
+AllowNodes = Annotated[
+    bool, typer.Option("--allow-nodes", help="With --kubeconfig: run although the cluster has nodes that take pods.")
+]
+AllowPending = Annotated[bool, typer.Option("--allow-pending", help="Exit with 0 although pods stay pending.")]
+Hostile = Annotated[
+    bool,
+    typer.Option(
+        "--hostile",
+        help="EC2's answers lag and leave instances out, an instance dies at boot, instances and pods stop slowly, "
+        "functions run at once, and the cluster has objects of EKS Auto Mode.",
+    ),
+]
+Rest = Annotated[
+    float | None,
+    typer.Option(metavar="MINUTES", help="Wait so long after each step at most, in minutes of cluster time."),
+]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")]
+OnlyJson = Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")]
 
+
+@examples(
+    "tenon demo",
+    "tenon demo --json",
+    "tenon demo --scale inflate=12,5,0",
+    "tenon demo --manifest team1.yaml --manifest spot-default.yaml --rest 30",
+    "tenon demo --interrupt spot=all",
+    "tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4",
+    "tenon demo --hostile",
+    "tenon demo --keep",
+    "tenon demo --report run.html",
+    "tenon demo --kubeconfig kind.yaml",
+)
 def demo(
-    manifest: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help="A YAML file, or the name of an included manifest; repeatable."),
-    ] = None,
-    scale: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N,N",
-            help="NAME=REPLICAS,REPLICAS: each step waits until the cluster is idle. A NAME such as 'web-*' scales all "
-            "Deployments that match at once (quote it, or the shell expands it); repeatable.",
-        ),
-    ] = None,
-    interrupt: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPOT", help="spot=all or spot=NUMBER: EC2 interrupts spot instances after the first step."
-        ),
-    ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FAULT",
-            help="A fault to inject: spot-capacity=PLACE:N or on-demand-capacity=PLACE:N (EC2 has N instances left; "
-            "PLACE is a zone, an instance type or all), boot=PLACE:N (N instances fail to start), "
-            "throttle=OPERATION:N (N calls are throttled, such as CreateFleet:4); repeatable.",
-        ),
-    ] = None,
-    region: Annotated[str, typer.Option(metavar="REGION", help="The AWS Region to simulate.")] = "us-east-1",
-    seed: Annotated[
-        int, typer.Option(metavar="NUMBER", help="The seed of delays and prices; the same seed repeats the run.")
-    ] = 0,
-    record: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the run as JSON, for `tenon report FILE`.")
-    ] = None,
-    report_to: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write the run as one HTML page.")
-    ] = None,
+    manifest: Manifests = None,
+    scale: Scales = None,
+    interrupt: SpotInterruptions = None,
+    fault: Faults = None,
+    region: Region = "us-east-1",
+    seed: Seed = 0,
+    record: Record = None,
+    report_to: Report = None,
     *,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Run in this throw-away cluster (kind, k3d, minikube), in real time, instead of an embedded one.",
-        ),
-    ] = None,
-    allow_nodes: Annotated[
-        bool,
-        typer.Option("--allow-nodes", help="With --kubeconfig: run although the cluster has nodes that take pods."),
-    ] = False,
-    allow_pending: Annotated[
-        bool, typer.Option("--allow-pending", help="Exit with 0 although pods stay pending.")
-    ] = False,
-    hostile: Annotated[
-        bool,
-        typer.Option(
-            "--hostile",
-            help="EC2's answers lag and leave instances out, an instance dies at boot, instances and pods stop slowly, "
-            "functions run at once, and the cluster has objects of EKS Auto Mode.",
-        ),
-    ] = False,
-    rest: Annotated[
-        float | None,
-        typer.Option(metavar="MINUTES", help="Wait at most this long after each step, in minutes of cluster time."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")] = False,
-    only_json: Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")] = False,
+    kubeconfig: Kubeconfig = None,
+    allow_nodes: AllowNodes = False,
+    allow_pending: AllowPending = False,
+    hostile: Hostile = False,
+    rest: Rest = None,
+    keep: Keep = False,
+    only_json: OnlyJson = False,
 ) -> None:
     """Run Tenon on this machine: nodes are launched for pending pods, and empty nodes are terminated.
 
     By default it applies spot-default.yaml and scales inflate 0 → 5 → 0.
 
     If pods stay pending at the end of a step, the exit code is 1.
-
-    For example:
-
-      tenon demo
-      tenon demo --json
-      tenon demo --scale inflate=12,5,0
-      tenon demo --manifest team1.yaml --manifest spot-default.yaml --rest 30
-      tenon demo --interrupt spot=all
-      tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4
-      tenon demo --hostile
-      tenon demo --keep
-      tenon demo --report run.html
-      tenon demo --kubeconfig kind.yaml
     """
     with progress("Starting"):
-        from datetime import timedelta  # noqa: PLC0415 (next to the others)
-
-        from cli.cluster import regions  # noqa: PLC0415 (next to the others)
-        from cli.demo.faults import Fault  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-        from cli.demo.interruptions import Interrupt  # noqa: PLC0415 (the same)
-        from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale  # noqa: PLC0415 (the same)
-        from cli.demo.runner import run  # noqa: PLC0415 (the same)
+        from cli.cluster import regions
+        from cli.demo.faults import Fault
+        from cli.demo.interruptions import Interrupt
+        from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale
+        from cli.demo.runner import run
 
     if rest is not None and not 0 < rest <= _MAX_REST:
         raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")

@@ -19,8 +19,8 @@ from cli.demo.interruptions import drain_then_provision
 from cli.demo.results import StepSpan
 from cli.errors import FAILED, INTERRUPTED, CommandError, UsageError
 from cli.report import recording as recordings
-from cli.report.command import save
 from cli.report.demo_recording import Recorder
+from cli.report.page import save
 from local.kubernetes.errors import ApiError
 from local.world import Options, StuckError, World
 from local.world.event_loop import DEFAULT_LIMIT

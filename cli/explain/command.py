@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from cli.cluster import source
+from cli.cluster.cluster_reference import ClusterReference
+from cli.command_help import examples
 from cli.errors import UsageError, errors_as_one_line
 from cli.progress import progress
 
@@ -19,6 +21,7 @@ _KINDS = {
     "nodeoverlay": "nodeoverlay", "nodeoverlays": "nodeoverlay", "overlay": "nodeoverlay", "overlays": "nodeoverlay",
     "buffer": "buffer", "capacitybuffer": "buffer", "capacitybuffers": "buffer", "cb": "buffer",
 }  # fmt: skip
+_NAMESPACED = {"pod", "buffer"}
 
 
 def _complete_kind(incomplete: str) -> list[str]:
@@ -26,18 +29,31 @@ def _complete_kind(incomplete: str) -> list[str]:
     return [k for k in kinds if k.startswith(incomplete)]
 
 
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        help="pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer; or KIND/NAME.",
+        autocompletion=_complete_kind,
+    ),
+]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The object's name; for a pod or buffer also NAMESPACE/NAME.")
+]
+
+
+@examples(
+    "tenon explain pod web-7d9f8-x2kq -n shop",
+    "tenon explain node ip-10-0-1-17.ec2.internal",
+    "tenon explain nodepool default",
+    "tenon explain nodeclaim/default-x7k2p --json",
+    "tenon explain nodegroup system",
+    "tenon explain nodeoverlay discount",
+    "tenon explain buffer web -n shop",
+)
 def explain(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND",
-            help="pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer; or KIND/NAME.",
-            autocompletion=_complete_kind,
-        ),
-    ],
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The object's name; for a pod or buffer also NAMESPACE/NAME.")
-    ] = "",
+    kind: Kind,
+    name: Name = "",
     file: source.File = None,
     namespace: source.Namespace = "default",
     context: source.Context = "",
@@ -52,59 +68,32 @@ def explain(
     For a NodeOverlay: which prices and resources it sets.
 
     Prints the reason first, then changes that would help, each check with its result, and past events and decisions.
-
-    For example:
-
-      tenon explain pod web-7d9f8-x2kq -n shop
-      tenon explain node ip-10-0-1-17.ec2.internal
-      tenon explain nodepool default
-      tenon explain nodeclaim/default-x7k2p --json
-      tenon explain nodegroup system
-      tenon explain nodeoverlay discount
-      tenon explain buffer web -n shop
     """
     with errors_as_one_line("explain"):
-        if not name:
-            kind, _, name = kind.partition("/")
-        resource = _KINDS.get(kind.lower())
-        if resource is None or not name:
-            kinds = "pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer"
-            raise UsageError(f'"{kind} {name}" is not {kinds} with a name')
-        with source.open_cluster(file, context=context, cluster=cluster, region=region, aws=aws) as observed:
-            with progress("Explaining"):
-                from cli import json_output, terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-                from cli.cluster.observed_cluster import as_decided  # noqa: PLC0415 (the same)
-                from cli.explain import (  # noqa: PLC0415 (the same)
-                    capacity_buffers,
-                    explanation,
-                    json_explanation,
-                    node_claims,
-                    node_groups,
-                    node_overlays,
-                    node_pools,
-                    nodes,
-                    pods,
-                )
+        resource, name = _resource(kind, name)
+        with progress(source.reading(file)):
+            from cli.explain.run import run
 
-                deciding = as_decided(observed)
-                match resource:
-                    case "pod":
-                        result = pods.explain(deciding, name if "/" in name else f"{namespace}/{name}")
-                    case "buffer":
-                        result = capacity_buffers.explain(deciding, name if "/" in name else f"{namespace}/{name}")
-                    case "node":
-                        result = nodes.explain(observed, name)
-                    case "nodepool":
-                        result = node_pools.explain(deciding, name)
-                    case "nodeoverlay":
-                        result = node_overlays.explain(deciding, name)
-                    case "nodegroup":
-                        result = node_groups.explain(deciding, name)
-                    case _:
-                        result = node_claims.explain(observed, name)
-            if as_json:
-                typer.echo(json_output.text("explain", json_explanation.output(result)))
-            else:
-                explanation.show(
-                    terminal.console(), result, now=observed.now, notes=(*observed.pauses, *observed.notes)
-                )
+        run(
+            resource,
+            name if "/" in name or resource not in _NAMESPACED else f"{namespace}/{name}",
+            file,
+            ClusterReference(context=context, cluster=cluster, region=region),
+            aws=aws,
+            as_json=as_json,
+        )
+
+
+def _resource(kind: str, name: str) -> tuple[str, str]:
+    """The kind in its first form, and the name, which may have been given as KIND/NAME.
+
+    Raises:
+        UsageError: there is no such kind, or no name.
+    """
+    if not name:
+        kind, _, name = kind.partition("/")
+    resource = _KINDS.get(kind.lower())
+    if resource is None or not name:
+        kinds = "pod, node, nodepool, nodeclaim, nodegroup, nodeoverlay or buffer"
+        raise UsageError(f'"{kind} {name}" is not {kinds} with a name')
+    return resource, name

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli.errors import CommandError, message_of
+from cli.error_messages import message_of
+from cli.errors import CommandError
 from cli.export import families
 from cli.export.exposition import Sample, sample
 from shared.base import runtime

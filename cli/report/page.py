@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli import terminal
+from cli.errors import UsageError
+from cli.progress import progress
 from cli.report import charts, traffic
 from cli.report.recording import total_cost
 from shared.base.decision_log import INTERRUPTED
 from shared.base.plurals import plural
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording
 
 _LONG_RUN_SECONDS = 3 * 3600
@@ -29,6 +33,21 @@ _BAR_PERCENT = 70
 """The width of the longest bar, in percent; its label is next to it."""
 _CENT = 0.01
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+def save(recording: Recording, output: Path) -> Path:
+    """Write the HTML page.
+
+    Raises:
+        UsageError: the file can't be written.
+        CommandError: the charts' library isn't installed.
+    """
+    with progress("Writing the page"):
+        try:
+            output.write_text(page(recording), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{output}: {error.strerror or error}") from error
+    return output
 
 
 def page(recording: Recording) -> str:

@@ -7,38 +7,32 @@ from typing import Annotated
 
 import typer
 
+from cli.command_help import examples
 from cli.errors import UsageError, errors_as_one_line
 
 
 def _complete_command(incomplete: str) -> list[str]:
-    from cli.json_output import VERSIONS  # noqa: PLC0415 (slow to import)
+    from cli.json_output import VERSIONS
 
     return [name for name in VERSIONS if name.startswith(incomplete)]
 
 
+@examples("tenon schema", "tenon schema nodes", "tenon schema shadow report")
 def schema(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="COMMAND",
-            help="A command that has --json; default: list all.",
-            autocompletion=_complete_command,
+            metavar="COMMAND", help="A command that has --json; default: list all.", autocompletion=_complete_command
         ),
     ] = None,
 ) -> None:
     """Print the JSON schema of what a command prints with --json.
 
     Its version is raised with every change; docs/json-output.md has all fields.
-
-    For example:
-
-      tenon schema
-      tenon schema nodes
-      tenon schema shadow report
     """
     with errors_as_one_line("schema"):
-        from cli.json_output import VERSIONS  # noqa: PLC0415 (slow to import)
-        from cli.nearest import suggestion  # noqa: PLC0415 (next to its use)
+        from cli.json_output import VERSIONS
+        from cli.nearest import suggestion
 
         name = " ".join(command or ())
         if not name:
@@ -47,6 +41,6 @@ def schema(
             return
         if name not in VERSIONS:
             raise UsageError(f'no command "{name}" prints JSON{suggestion(name, VERSIONS)}')
-        from cli.schema import schemas  # noqa: PLC0415 (slow to import)
+        from cli.schema import schemas
 
         typer.echo(json.dumps(schemas.schema(name), indent=2))

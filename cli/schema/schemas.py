@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TYPES: dict[str, tuple[str, ...]] = {
-    "catalog": ("cli.catalog_entries:CatalogEntry",),
+    "catalog": ("cli.catalog.entries:CatalogEntry",),
     "demo": ("cli.demo.results:DemoResult",),
     "explain": ("cli.explain.json_explanation:ExplanationOutput",),
     "migrate cluster-autoscaler": (
         "cli.migrate.json_migration:Migration",
         "cli.migrate.json_migration:UndoneMigration",
     ),
-    "node-groups": ("cli.node_group_entries:NodeGroupEntry",),
+    "node-groups": ("cli.node_groups.entries:NodeGroupEntry",),
     "nodes": ("cli.nodes.json_nodes:Nodes",),
-    "pause": ("cli.pause_outcome:PauseOutcome",),
+    "pause": ("cli.pause.outcome:PauseOutcome",),
     "plan": ("cli.plan.json_plan:PlanOutput",),
     "preflight": ("cli.preflight.finding:Finding",),
-    "resume": ("cli.pause_outcome:ResumeOutcome",),
+    "resume": ("cli.pause.outcome:ResumeOutcome",),
     "shadow report": ("cli.shadow.json_report:ShadowReport",),
     "simulate": ("cli.simulate.json_decision:SchedulingDecision",),
     "status": ("cli.status.deployment:StatusOutput",),
@@ -71,7 +71,8 @@ def schema(command: str) -> dict[str, Any]:
 
 def _load(path: str) -> type[Any]:
     module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+    class_: type[Any] = getattr(importlib.import_module(module), name)
+    return class_
 
 
 def _complete(definition: dict[str, Any], class_: type[Any]) -> None:
@@ -97,6 +98,6 @@ def _classes(types: typing.Iterable[Any]) -> Iterator[Any]:
     for type_ in types:
         if dataclasses.is_dataclass(type_) or (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
             yield type_
-            yield from _classes(hint for _, hint in _fields(type_))
+            yield from _classes(hint for _, hint in _fields(typing.cast("type[Any]", type_)))
         else:
             yield from _classes(typing.get_args(type_))

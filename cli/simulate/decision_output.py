@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cli import terminal
 from shared.api.quantity import format_quantity
 from shared.base.plurals import plural
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None:
     """Print the decision as a table, then the errors and the totals."""
-    from cli import terminal  # noqa: PLC0415 (slow to import, and --json doesn't need it)
-
     console = terminal.console()
     if decision.new_node_claims:
         columns = ("nodepool", "cheapest type", "zone", "capacity", "$/h", "types", "pods", "requests")

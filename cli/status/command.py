@@ -1,25 +1,17 @@
-"""``tenon status``: Lambda functions, queues, alarms, and conditions of NodePools and node classes."""
+"""``tenon status``: its options."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import typer
 
-from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
-from cli.errors import FAILED, UsageError, errors_as_one_line
+from cli.cluster import source
+from cli.cluster.cluster_reference import ClusterReference
+from cli.command_help import examples
+from cli.errors import FAILED, errors_as_one_line
 from cli.progress import progress
 
-if TYPE_CHECKING:
-    from datetime import datetime
 
-    from rich.console import Console
-
-    from cli.cluster.cluster_reference import ClusterReference
-    from cli.status.deployment import DeploymentStatus
-    from shared.snapshot import Snapshot
-
-
+@examples("tenon status", "tenon status --cluster prod --region eu-central-1 --json")
 def status(
     context: source.Context = "",
     cluster: source.Cluster = "",
@@ -30,140 +22,11 @@ def status(
     """Show the health of Tenon itself: functions, queues, rules, alarms, and conditions of NodePools and classes.
 
     Exit code 0: healthy; 1: something needs attention. It only reads.
-
-    For example:
-
-      tenon status
-      tenon status --cluster prod --region eu-central-1 --json
     """
     with errors_as_one_line("status"):
         with progress("Reading the cluster and AWS"):
-            from cli.cluster import live_reader  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
-            from cli.status import deployment  # noqa: PLC0415 (slow to import)
-            from shared.base import runtime  # noqa: PLC0415 (the same)
+            from cli.status import run
 
-            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
-            if not reference.cluster:
-                raise UsageError(live_reader.NO_CLUSTER_NAME)
-            now = runtime.current().now()
-            with live_reader.read_only_aws(reference):
-                snapshot, notes = _read_snapshot(reference, now)
-                deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)
-        if as_json:
-            from cli import json_output  # noqa: PLC0415 (slow to import)
-
-            typer.echo(json_output.text("status", deployment.output(deployed)))
-        else:
-            _show(deployed, name=reference.cluster, now=now)
-        healthy = deployed.healthy and not notes
-    raise typer.Exit(0 if healthy else FAILED)
-
-
-def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot | None, list[str]]:
-    """The cluster's snapshot, or None and a note if the cluster can't be read."""
-    from dataclasses import replace  # noqa: PLC0415 (next to its use)
-
-    from cli.cluster import live_reader  # noqa: PLC0415 (slow to import)
-    from shared.cluster.errors import ApiError  # noqa: PLC0415 (the same)
-    from shared.cluster.kubeconfig import KubeconfigError  # noqa: PLC0415 (the same)
-    from shared.cluster.snapshot_reader import SnapshotReader  # noqa: PLC0415 (the same)
-
-    try:
-        client = live_reader.connect(reference)
-        pause, notes = live_reader.read_pause(client, reference, now=now)
-        return replace(SnapshotReader(client).read(now), pause=pause), notes
-    except (ApiError, KubeconfigError) as error:
-        return None, [f"the cluster can't be read: {error}"]
-
-
-def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-    from cli.status import deployment  # noqa: PLC0415 (the same)
-
-    console = terminal.console()
-    healthy = deployed.healthy and not deployed.notes
-    style = terminal.GOOD if healthy else terminal.BAD
-    console.print(terminal.title(name, "healthy" if healthy else "needs attention", style=f"bold {style}"))
-    for pause in deployed.pauses:
-        console.print(f"  {pause}", style=terminal.WARNING, markup=False)
-    for note in deployed.notes:
-        console.print(f"  {note}", style=terminal.WARNING)
-    if deployed.fleet:
-        shared = "the alarm, the catalog and undelivered events are those of all its clusters"
-        console.print(f"  fleet {deployed.fleet}: {shared}", markup=False)
-    if deployed.alarms:
-        _show_alarms(console, deployed, now)
-    _show_functions(console, deployed, now)
-    if deployed.mode == deployment.SHADOW:
-        console.print("\n  shadow mode: it changes nothing; `tenon shadow report` says what it saw", markup=False)
-    else:
-        _show_queues(console, deployed)
-        _show_interruption_feed(console, deployed, now)
-    if deployed.unready:
-        _show_conditions(console, deployed)
-
-
-def _show_alarms(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-
-    table = terminal.table("alarm", "for", "description", "runbook", text=("description",))
-    for alarm in deployed.alarms:
-        age = terminal.age(now - alarm.since)
-        table.add_row("", alarm.name, age, alarm.why, alarm.runbook, style=terminal.BAD)
-    console.print()
-    console.print(table)
-
-
-def _show_functions(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-
-    table = terminal.table(
-        "function", "last run", "code", "deployed", "problem", text=("problem",), optional=("code", "deployed")
-    )
-    for function in deployed.functions:
-        last_run = f"{terminal.age(now - function.ran)} ago" if function.ran is not None else "?"
-        style = terminal.BAD if function.trouble else None
-        table.add_row(
-            "", function.name, last_run, function.version, function.deployed[:16], function.trouble, style=style
-        )
-    console.print()
-    console.print(table)
-
-
-def _show_queues(console: Console, deployed: DeploymentStatus) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-
-    counts = ("visible", "in flight", "delayed", "dead letters")
-    table = terminal.table(
-        "queue", *counts, "problem", right=counts, text=("problem",), optional=("delayed", "in flight")
-    )
-    for queue in deployed.queues:
-        cells = (str(queue.waiting), str(queue.in_flight), str(queue.delayed), str(queue.dead))
-        style = terminal.BAD if queue.dead or queue.trouble else None
-        table.add_row("", queue.name, *cells, queue.trouble, style=style)
-    console.print()
-    console.print(table)
-
-
-def _show_interruption_feed(console: Console, deployed: DeploymentStatus, now: datetime) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-
-    feed = deployed.interruption_feed
-    console.print()
-    for problem in feed.problems:
-        console.print(f"  interruption queue: {problem}", style=terminal.BAD, markup=False)
-    if not feed.problems:
-        last = f"last event {terminal.age(now - feed.last_event)} ago" if feed.last_event else "no event in 14 days"
-        console.print(f"  interruption queue: every rule of AWS's events sends to it; {last}", markup=False)
-
-
-def _show_conditions(console: Console, deployed: DeploymentStatus) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-
-    table = terminal.table("object", "condition", "reason", "message", text=("message",), optional=("reason",))
-    for unready in deployed.unready:
-        name = f"{unready.kind} {unready.name}"
-        table.add_row("", name, unready.condition, unready.reason, unready.message, style=terminal.BAD)
-    console.print()
-    console.print(table)
+            read = run.read(ClusterReference(context=context, cluster=cluster, region=region))
+        run.show(read, as_json=as_json)
+    raise typer.Exit(0 if read.healthy else FAILED)

@@ -1,4 +1,4 @@
-"""The template of one cluster with its assets, for a bucket that parameters name (infra/bundle/bucket_template.py)."""
+"""The template of one cluster with its assets, for a bucket that parameters name (infra/bucket_template.py)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.errors import CommandError, UsageError
+from infra import context_keys, resource_names, stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +62,6 @@ def request(cluster: str, pairs: Sequence[str]) -> Request:
     Raises:
         UsageError: the name, a key or a value is invalid, or not for one template.
     """
-    from infra.options import context_keys, stack_options  # noqa: PLC0415 (slow to import)
-
     try:
         context = context_keys.given(pairs)
         for key in _OTHER_KEYS.keys() & context.keys():
@@ -87,19 +86,19 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     """
     _check_cdk()
     # These imports start Node.js.
-    from infra import synthesis  # noqa: PLC0415
-    from infra.bundle import bucket_template  # noqa: PLC0415
-    from infra.cluster import resource_names  # noqa: PLC0415
-    from infra.options import stack_options  # noqa: PLC0415
+    from infra import assembly, bucket_template  # noqa: PLC0415
+    from infra.bundling import BundleError  # noqa: PLC0415
+    from infra.bytecode import CompileError  # noqa: PLC0415
+    from infra.template_limits import LimitError  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)
     typer.echo(f"Synthesising {stack} (the first time, packages are fetched)", err=True)
     context = {**requested.context, "cluster": [requested.cluster]}
     try:
-        synthesis.make(context=context, out=folder, region=region or None, for_any_bucket=True)
+        assembly.make(context=context, out=folder, region=region or None, for_any_bucket=True)
     except stack_options.OptionError as error:
         raise UsageError(str(error)) from error
-    except (*synthesis.FAILURES, OSError) as error:
+    except (BundleError, CompileError, LimitError, OSError) as error:
         raise CommandError(str(error)) from error
     manifest = json.loads((folder / f"{stack}.assets.json").read_text())
     template = json.loads((folder / f"{stack}.template.json").read_text())

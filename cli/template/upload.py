@@ -6,9 +6,12 @@ import tempfile
 import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
+import boto3
 import typer
+from botocore.exceptions import ClientError, ParamValidationError
 
 from cli.errors import CommandError, UsageError
+from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +33,6 @@ class Bucket:
             CommandError: it isn't the user's.
             ClientError, BotoCoreError: S3 can't be called.
         """
-        import boto3  # noqa: PLC0415 (slow to import)
-        from botocore.exceptions import ClientError, ParamValidationError  # noqa: PLC0415 (the same)
-
-        from shared.base.aws import error_code  # noqa: PLC0415 (the same)
-
         self.name = name
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         try:
@@ -58,10 +56,6 @@ class Bucket:
 
     def has(self, key: str) -> bool:
         """Whether the bucket has an object."""
-        from botocore.exceptions import ClientError  # noqa: PLC0415 (slow to import)
-
-        from shared.base.aws import error_code  # noqa: PLC0415 (the same)
-
         try:
             self._s3.head_object(Bucket=self.name, Key=f"{self.prefix}{key}")
         except ClientError as error:

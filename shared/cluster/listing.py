@@ -69,8 +69,8 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return _decoders[kind]
 
 
-def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
-    return _decoder(Page[kind])
+def _page_decoder(kind: type[T]) -> msgspec.json.Decoder[Page[T]]:
+    return _decoder(Page[kind])  # type: ignore[valid-type]  # a class of this call
 
 
 def list_objects(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli import catalog
-from cli.catalog_filters import SORTS
-from tests.integration.cli.command import call
+from cli.catalog import command
+from cli.catalog.filters import SORTS
+from tests.e2e.cli.conftest import call
 
 LABEL = "karpenter.k8s.aws/instance-"
 GIB = 1024
@@ -79,8 +79,8 @@ def test_the_order(sort: str, key: Any) -> None:
 
 
 def test_the_shell_completes_every_order() -> None:
-    assert catalog._complete_sort("") == [*SORTS, *(f"-{s}" for s in SORTS)]
-    assert catalog._complete_sort("price-") == ["price-per-cpu"]
+    assert command._complete_sort("") == [*SORTS, *(f"-{s}" for s in SORTS)]
+    assert command._complete_sort("price-") == ["price-per-cpu"]
 
 
 @pytest.mark.parametrize(

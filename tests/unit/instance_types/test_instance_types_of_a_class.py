@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import catalog_entries
+from cli.catalog import entries as catalog_entries
 from shared.ami_family.families import family_of
 from shared.api import labels
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus

@@ -1,20 +1,29 @@
-"""``tenon node-groups``: the node groups that ``-c nodeGroups=on`` scales, and the nodes that they would add."""
+"""Runs ``tenon node-groups``: the groups that ``-c nodeGroups=on`` scales, and the nodes that they would add."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import typer
 
-from cli.cluster import source  # noqa: TC001 (typer reads the annotations when it runs)
-from cli.errors import errors_as_one_line
-from cli.progress import progress
+from cli import json_output, terminal
+from cli.cluster import kubeconfig_context, live_reader
+from cli.cluster.node_groups import GroupOfferings
+from cli.cluster.offerings import CatalogOfferings
+from cli.node_groups import entries
+from shared.api.quantity import CPU, MEMORY, format_quantity
+from shared.base import runtime
+from shared.base.plurals import plural
+from shared.node_groups.discovery import discover
+from shared.node_groups.template_node import group_instance_types, template_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
+    from cli.cluster.cluster_reference import ClusterReference
     from cli.cluster.observed_cluster import ObservedCluster
     from shared.node_groups.node_group import NodeGroup
     from shared.node_groups.template_node import TemplateNode
@@ -22,51 +31,23 @@ if TYPE_CHECKING:
     Described = tuple[NodeGroup, TemplateNode | None]
 
 
-def node_groups(
-    context: source.Context = "",
-    cluster: source.Cluster = "",
-    region: source.Region = "",
-    *,
-    as_json: source.Json = False,
-) -> None:
-    """Show the cluster's node groups: their sizes, the node that each would add, and what can't be used.
+def read(reference: ClusterReference) -> tuple[str, list[Described]]:
+    """The cluster's name and node groups."""
+    reference = kubeconfig_context.resolve(reference)
+    with live_reader.read_only_aws(reference):
+        observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+        return observed.name, _describe(observed, reference.cluster)
 
-    These are the Auto Scaling groups with Cluster Autoscaler's tags, and managed node groups. It only reads; a
-    deployment with -c nodeGroups=on scales them.
 
-    For example:
-
-      tenon node-groups
-      tenon node-groups --cluster prod --json
-    """
-    with errors_as_one_line("node-groups"):
-        with progress("Reading the cluster and its node groups"):
-            from cli import terminal  # noqa: PLC0415 (slow to import, and --help doesn't need it)
-            from cli.cluster import live_reader  # noqa: PLC0415 (the same)
-            from cli.cluster.cluster_reference import ClusterReference, resolve  # noqa: PLC0415 (next to its use)
-            from shared.base import runtime  # noqa: PLC0415 (slow to import)
-
-            reference = resolve(ClusterReference(context=context, cluster=cluster, region=region))
-            with live_reader.read_only_aws(reference):
-                observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
-                described = _describe(observed, reference.cluster)
-        if as_json:
-            from cli import json_output, node_group_entries  # noqa: PLC0415 (slow to import)
-
-            entries = [node_group_entries.entry(group, node) for group, node in described]
-            typer.echo(json_output.text("node-groups", entries))
-        else:
-            _show(terminal.console(), observed.name, described)
+def show(cluster: str, described: Sequence[Described], *, as_json: bool) -> None:
+    """Print the node groups of the cluster."""
+    if as_json:
+        typer.echo(json_output.text("node-groups", [entries.entry(group, node) for group, node in described]))
+    else:
+        _show(terminal.console(), cluster, described)
 
 
 def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
-    import boto3  # noqa: PLC0415 (slow to import)
-
-    from cli.cluster.node_groups import GroupOfferings  # noqa: PLC0415 (the same)
-    from cli.cluster.offerings import CatalogOfferings  # noqa: PLC0415 (the same)
-    from shared.node_groups.discovery import discover  # noqa: PLC0415 (the same)
-    from shared.node_groups.template_node import group_instance_types, template_node  # noqa: PLC0415 (the same)
-
     create: Any = boto3.client
     groups = discover(cluster, autoscaling=create("autoscaling"), ec2=create("ec2"), eks=create("eks"))
     offerings = observed.offerings.own if isinstance(observed.offerings, GroupOfferings) else observed.offerings
@@ -76,9 +57,6 @@ def _describe(observed: ObservedCluster, cluster: str) -> list[Described]:
 
 
 def _show(console: Console, name: str, described: Sequence[Described]) -> None:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-    from shared.base.plurals import plural  # noqa: PLC0415 (the same)
-
     nodes = sum(group.desired for group, _ in described)
     groups = plural(len(described), "node group")
     console.print(terminal.title(name, groups, plural(nodes, "node") if described else ""))
@@ -103,9 +81,6 @@ def _show(console: Console, name: str, described: Sequence[Described]) -> None:
 
 
 def _cells(group: NodeGroup, node: TemplateNode | None) -> list[Any]:
-    from cli import terminal  # noqa: PLC0415 (slow to import)
-    from shared.api.quantity import CPU, MEMORY, format_quantity  # noqa: PLC0415 (the same)
-
     amounts = node.allocatable if node is not None else {}
     more = len(group.instance_types) - 1
     first = node.instance_type if node is not None else next(iter(group.instance_types), "?")

@@ -20,7 +20,7 @@ from shared.api.quantity import QuantityError, exact_quantity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from cli.catalog_entries import CatalogEntry, OfferingEntry
+    from cli.catalog.entries import CatalogEntry, OfferingEntry
 
 SORTS = ("name", "price", "cpu", "memory", "price-per-cpu")
 CAPACITY_TYPES = ("on-demand", "spot", "reserved")

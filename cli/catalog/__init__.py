@@ -1,0 +1,1 @@
+"""``tenon catalog``: instance types with capacity, labels and offerings, simulated or of an AWS account."""

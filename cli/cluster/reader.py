@@ -1,0 +1,69 @@
+"""Reads the cluster that the options choose: files, or a live cluster with AWS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+from cli.cluster import manifest_reader, regions, source
+from cli.cluster.cluster_reference import ClusterReference
+from cli.errors import UsageError
+from cli.progress import progress
+from shared.base import runtime
+from shared.instance_types.refresh import refresh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cli.cluster.observed_cluster import ObservedCluster
+    from shared.instance_types.catalog import InstanceTypeCatalog
+
+DEFAULT_REGION = "us-east-1"
+
+
+@contextlib.contextmanager
+def open_cluster(
+    files: Sequence[Path] | None, reference: ClusterReference, *, aws: bool = False
+) -> Iterator[ObservedCluster]:
+    """The cluster that the options choose. Inside, AWS calls that don't read are refused.
+
+    Raises:
+        CommandError, ApiError, ClientError, BotoCoreError: the cluster can't be read.
+    """
+    now = runtime.current().now
+    with runtime.gc_paused():
+        if files:
+            with progress(source.reading(files)):
+                observed = manifest_reader.read(
+                    files, now=now(), catalog=lambda region: _catalog(reference.region or region, aws=aws)
+                )
+            yield observed
+            return
+        if aws:
+            raise UsageError("--aws needs --file; a live cluster's prices are always read from AWS")
+        with progress(source.reading(files)):
+            from cli.cluster import kubeconfig_context, live_reader  # noqa: PLC0415 (slow to import)
+
+            reference = kubeconfig_context.resolve(reference)
+        with live_reader.read_only_aws(reference):
+            with progress(source.reading(files)):
+                observed = live_reader.read(live_reader.connect(reference), reference, now=now())
+            yield observed
+
+
+def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
+    now = runtime.current().now()
+    if aws:
+        from cli.cluster import live_reader  # noqa: PLC0415 (the same)
+
+        if region:
+            regions.existing(region)
+        with live_reader.read_only_aws(ClusterReference(region=region)):
+            return refresh(
+                None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
+            ).catalog
+    from local.world import catalog_cache  # noqa: PLC0415 (slow to import: the local AWS)
+
+    return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)

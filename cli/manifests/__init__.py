@@ -1,0 +1,1 @@
+"""``tenon manifests``: the objects that Tenon needs in the cluster, for GitOps."""

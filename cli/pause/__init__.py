@@ -1,0 +1,1 @@
+"""``tenon pause`` and ``tenon resume``: nothing is changed but what interruptions force."""
