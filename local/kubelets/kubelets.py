@@ -6,7 +6,6 @@ its place in the order of launches, so that one seed gives one sequence of event
 
 from __future__ import annotations
 
-import heapq
 import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,6 +20,7 @@ from local.kubelets.node_resources import allocatable, capacity
 from local.kubelets.pod_resize import PodResizes
 from local.kubelets.user_data import kubelet_configuration
 from local.kubernetes import kinds
+from local.kubernetes.agenda import Agenda
 from local.kubernetes.conditions import condition_status
 from local.kubernetes.errors import ApiError
 from local.kubernetes.informer import Informer
@@ -105,24 +105,23 @@ class Kubelets:
         self._by_node: dict[str, _Kubelet] = {}
         self._stopped: dict[str, _Kubelet] = {}
         self._pods_of_unknown_nodes: dict[str, dict[str, Obj]] = {}
-        self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
-        self._entries = 0
+        self._agenda = Agenda()
+        self._at = self._agenda.at
         self._machines_seen = first_index
         self._resizes = PodResizes(self._at)
 
     def due(self) -> datetime | None:
         """When the next delayed action is due."""
-        return self._agenda[0][0] if self._agenda else None
+        return self._agenda.due()
 
     def step(self, now: datetime) -> bool:
         """Take in new machines and changes in the API, and do what is due."""
-        before, entries = self._store.version, self._entries
+        before, added = self._store.version, self._agenda.added
         self._update_machines(now)
         for change in self._informer.pop_changes():
             self._handle(change, now)
-        while self._agenda and self._agenda[0][0] <= now:
-            heapq.heappop(self._agenda)[2](now)
-        return self._store.version != before or self._entries != entries
+        self._agenda.run(now)
+        return self._store.version != before or self._agenda.added != added
 
     def set_ready(self, node: str, now: datetime, *, ready: bool) -> None:
         """Set a registered node Ready or NotReady, as a failing network plugin does.
@@ -139,10 +138,6 @@ class Kubelets:
             KeyError: no kubelet has registered that node.
         """
         self._stop_kubelet(self._by_node[node], now)
-
-    def _at(self, time: datetime, action: Callable[[datetime], None]) -> None:
-        self._entries += 1
-        heapq.heappush(self._agenda, (time, self._entries, action))
 
     # Machines
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status, with_condition
-from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_terminating
-from local.kubernetes.informer import Informer
+from local.kubernetes.controllers.owned_pods import Workloads, create_pod, is_terminating
 from local.kubernetes.object_updates import delete, update_status
 from local.kubernetes.objects import timestamp
 from local.kubernetes.registry.object_meta import generated_name
@@ -29,9 +28,8 @@ class Jobs:
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"jobs/{seed}")  # noqa: S311 (names in a simulation)
-        self._informer = Informer(store, kinds.JOBS, kinds.PODS)
-        self._jobs: dict[str, Obj] = {}
-        self._pods = PodsByOwner(kinds.JOBS)
+        self._jobs = Workloads(store, kinds.JOBS)
+        self._pods = self._jobs.pods
 
     def due(self) -> datetime | None:
         """Never by itself."""
@@ -40,18 +38,7 @@ class Jobs:
     def step(self, now: datetime) -> bool:
         """Reconcile the Jobs with changes."""
         version = self._store.version
-        changed: dict[str, None] = {}
-        for change in self._informer.pop_changes():
-            if change.kind.plural == "pods":
-                changed[self._pods.update(change)] = None
-                continue
-            uid = change.object["metadata"]["uid"]
-            changed[uid] = None
-            if change.type == "DELETED":
-                self._jobs.pop(uid, None)
-            else:
-                self._jobs[uid] = change.object
-        for uid in changed:
+        for uid in self._jobs.pop_changed():
             job = self._jobs.get(uid)
             if job is not None and not is_terminating(job) and not _is_finished(job):
                 self._reconcile(job, self._pods.of(uid), now)

@@ -6,11 +6,11 @@ they share the state of nodes and their pods. Delays are kube-controller-manager
 
 from __future__ import annotations
 
-import heapq
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
+from local.kubernetes.agenda import Agenda
 from local.kubernetes.conditions import condition_status, with_condition
 from local.kubernetes.conversion import convert
 from local.kubernetes.informer import Informer
@@ -21,8 +21,6 @@ from shared.api.labels import NOT_READY_TAINT, UNSCHEDULABLE_TAINT
 from shared.api.taints import tolerated_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
 
@@ -55,16 +53,16 @@ class NodeLifecycle:
         self._leases: dict[str, Obj] = {}
         self._scheduled_evictions: dict[str, datetime] = {}
         self._tainted_since: dict[str, datetime] = {}
-        self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
-        self._entries = 0
+        self._agenda = Agenda()
+        self._at = self._agenda.at
 
     def due(self) -> datetime | None:
         """When the next delayed action is due."""
-        return self._agenda[0][0] if self._agenda else None
+        return self._agenda.due()
 
     def step(self, now: datetime) -> bool:
         """Take in all changes, and do what is due."""
-        version, entries = self._store.version, self._entries
+        version, added = self._store.version, self._agenda.added
         for change in self._informer.pop_changes():
             match change.kind.plural:
                 case "leases":
@@ -73,13 +71,8 @@ class NodeLifecycle:
                     self._handle_node(change, now)
                 case _:
                     self._handle_pod(change, now)
-        while self._agenda and self._agenda[0][0] <= now:
-            heapq.heappop(self._agenda)[2](now)
-        return self._store.version != version or self._entries != entries
-
-    def _at(self, time: datetime, action: Callable[[datetime], None]) -> None:
-        self._entries += 1
-        heapq.heappush(self._agenda, (time, self._entries, action))
+        self._agenda.run(now)
+        return self._store.version != version or self._agenda.added != added
 
     # Nodes
 

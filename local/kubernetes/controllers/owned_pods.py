@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
+from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import create
 
 if TYPE_CHECKING:
@@ -86,6 +87,34 @@ class PodsByOwner:
         elif not (owned.active or owned.ended or owned.terminating):
             del self._owners[owner["uid"]]
         return str(owner["uid"])
+
+
+class Workloads:
+    """The objects of a kind that own pods, with their pods, as they change."""
+
+    def __init__(self, store: Store, kind: Kind) -> None:
+        self._informer = Informer(store, kind, kinds.PODS)
+        self._objects: dict[str, Obj] = {}
+        self.pods = PodsByOwner(kind)
+
+    def get(self, uid: str) -> Obj | None:
+        """The present object."""
+        return self._objects.get(uid)
+
+    def pop_changed(self) -> dict[str, None]:
+        """The uids of the objects that changed, or whose pods did, since the last call, in the order of changes."""
+        changed: dict[str, None] = {}
+        for change in self._informer.pop_changes():
+            if change.kind.plural == "pods":
+                changed[self.pods.update(change)] = None
+                continue
+            uid = change.object["metadata"]["uid"]
+            changed[uid] = None
+            if change.type == "DELETED":
+                self._objects.pop(uid, None)
+            else:
+                self._objects[uid] = change.object
+        return changed
 
 
 def _add(owned: OwnedPods, uid: str, pod: Obj) -> None:

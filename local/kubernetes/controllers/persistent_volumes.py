@@ -7,12 +7,12 @@ waits for its first consumer gets a volume in the zone of the node that the sche
 from __future__ import annotations
 
 import hashlib
-import heapq
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
+from local.kubernetes.agenda import Agenda
 from local.kubernetes.controllers.owned_pods import ENDED
 from local.kubernetes.conversion import convert
 from local.kubernetes.informer import Informer
@@ -31,8 +31,6 @@ from shared.api.kubernetes import Node
 from shared.api.labels import ZONE, normalize_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from local.kubernetes.objects import Change, Obj
     from local.kubernetes.registry.store import Store
     from shared.api.storage import StorageClass
@@ -64,16 +62,16 @@ class PersistentVolumes:
         self._claims_of_pod: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         self._attached: dict[Attachment, set[str]] = {}
         self._provisioning: set[str] = set()
-        self._agenda: list[tuple[datetime, int, Callable[[datetime], None]]] = []
-        self._entries = 0
+        self._agenda = Agenda()
+        self._at = self._agenda.at
 
     def due(self) -> datetime | None:
         """When the next volume is provisioned, attached or detached."""
-        return self._agenda[0][0] if self._agenda else None
+        return self._agenda.due()
 
     def step(self, now: datetime) -> bool:
         """Take in all changes, and do what is due."""
-        version, entries = self._store.version, self._entries
+        version, added = self._store.version, self._agenda.added
         volumes_changed = False
         for change in self._informer.pop_changes():
             is_gone = change.kind is kinds.NODES and change.type == "DELETED"
@@ -82,13 +80,8 @@ class PersistentVolumes:
         if volumes_changed:
             for claim in list(self._volumes.claims.values()):
                 self._bind_or_provision(claim, now)
-        while self._agenda and self._agenda[0][0] <= now:
-            heapq.heappop(self._agenda)[2](now)
-        return self._store.version != version or self._entries != entries
-
-    def _at(self, time: datetime, action: Callable[[datetime], None]) -> None:
-        self._entries += 1
-        heapq.heappush(self._agenda, (time, self._entries, action))
+        self._agenda.run(now)
+        return self._store.version != version or self._agenda.added != added
 
     def _handle(self, change: Change, now: datetime) -> None:
         obj, deleted = change.object, change.type == "DELETED"

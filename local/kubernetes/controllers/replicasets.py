@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
-from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
-from local.kubernetes.informer import Informer
+from local.kubernetes.controllers.owned_pods import Workloads, create_pod, is_ready, is_terminating
 from local.kubernetes.object_updates import delete, record_event, update_status
 from local.kubernetes.registry.object_meta import generated_name
 from shared.api.labels import POD_DELETION_COST
@@ -36,9 +35,8 @@ class ReplicaSets:
     def __init__(self, store: Store, *, seed: int) -> None:
         self._store = store
         self._rng = random.Random(f"replicasets/{seed}")  # noqa: S311 (names in a simulation)
-        self._informer = Informer(store, kinds.REPLICA_SETS, kinds.PODS)
-        self._replica_sets: dict[str, Obj] = {}
-        self._pods = PodsByOwner(kinds.REPLICA_SETS)
+        self._replica_sets = Workloads(store, kinds.REPLICA_SETS)
+        self._pods = self._replica_sets.pods
         self._retries: dict[str, datetime] = {}
 
     def due(self) -> datetime | None:
@@ -48,20 +46,9 @@ class ReplicaSets:
     def step(self, now: datetime) -> bool:
         """Reconcile the ReplicaSets with changes or due retries."""
         version = self._store.version
-        changed: dict[str, None] = {}
-        for change in self._informer.pop_changes():
-            if change.kind.plural == "pods":
-                changed[self._pods.update(change)] = None
-                continue
-            uid = change.object["metadata"]["uid"]
-            changed[uid] = None
-            if change.type == "DELETED":
-                self._replica_sets.pop(uid, None)
-                self._retries.pop(uid, None)
-            else:
-                self._replica_sets[uid] = change.object
+        changed = self._replica_sets.pop_changed()
         changed |= dict.fromkeys(uid for uid, when in self._retries.items() if when <= now)
-        due = [self._replica_sets[uid] for uid in changed if uid in self._replica_sets]
+        due = [replica_set for uid in changed if (replica_set := self._replica_sets.get(uid)) is not None]
         for uid in changed:
             self._retries.pop(uid, None)
         self._create_missing(due, now)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
-from local.kubernetes.controllers.owned_pods import PodsByOwner, create_pod, is_ready, is_terminating
-from local.kubernetes.informer import Informer
+from local.kubernetes.controllers.owned_pods import Workloads, create_pod, is_ready, is_terminating
 from local.kubernetes.object_updates import create, delete, update_status
 
 if TYPE_CHECKING:
@@ -26,9 +25,8 @@ class StatefulSets:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._informer = Informer(store, kinds.STATEFUL_SETS, kinds.PODS)
-        self._stateful_sets: dict[str, Obj] = {}
-        self._pods = PodsByOwner(kinds.STATEFUL_SETS)
+        self._stateful_sets = Workloads(store, kinds.STATEFUL_SETS)
+        self._pods = self._stateful_sets.pods
 
     def due(self) -> datetime | None:
         """Never by itself."""
@@ -37,18 +35,7 @@ class StatefulSets:
     def step(self, now: datetime) -> bool:  # noqa: ARG002 (nothing here depends on time)
         """Reconcile the StatefulSets with changes."""
         version = self._store.version
-        changed: dict[str, None] = {}
-        for change in self._informer.pop_changes():
-            if change.kind.plural == "pods":
-                changed[self._pods.update(change)] = None
-                continue
-            uid = change.object["metadata"]["uid"]
-            changed[uid] = None
-            if change.type == "DELETED":
-                self._stateful_sets.pop(uid, None)
-            else:
-                self._stateful_sets[uid] = change.object
-        for uid in changed:
+        for uid in self._stateful_sets.pop_changed():
             if (stateful_set := self._stateful_sets.get(uid)) is not None:
                 self._reconcile(stateful_set, self._pods.of(uid))
         return self._store.version != version
