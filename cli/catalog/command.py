@@ -38,12 +38,12 @@ CapacityTypes = Annotated[
     Values, typer.Option(metavar="TYPE", help="Only what is offered as on-demand, spot or reserved capacity.")
 ]
 MaxPrice = Annotated[
-    float | None, typer.Option(metavar="USD", help="Only what is offered for at most so many USD per hour.")
+    float | None, typer.Option(metavar="USD", help="Only what is offered for at most that many USD per hour.")
 ]
-MinCpu = Annotated[int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at least so many vCPUs.")]
-MaxCpu = Annotated[int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at most so many vCPUs.")]
+MinCpu = Annotated[int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at least that many vCPUs.")]
+MaxCpu = Annotated[int | None, typer.Option(metavar="NUMBER", min=0, help="Only types with at most that many vCPUs.")]
 MinMemory = Annotated[
-    str, typer.Option(metavar="QUANTITY", help="Only types with at least so much memory, such as 16Gi.")
+    str, typer.Option(metavar="QUANTITY", help="Only types with at least that much memory, such as 16Gi.")
 ]
 Gpu = Annotated[bool, typer.Option("--gpu", help="Only types with GPUs.")]
 GpuNames = Annotated[Values, typer.Option(metavar="NAMES", help="Only types with these GPUs, such as t4,a10g.")]

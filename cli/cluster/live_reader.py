@@ -185,6 +185,16 @@ def connect(reference: ClusterReference) -> Client:
     return client
 
 
+def _refresh(snapshot: Snapshot, client: Client, reference: ClusterReference, reader: SnapshotReader) -> Snapshot:
+    """The snapshot with the present pods, nodes, NodeClaims and pause."""
+    pods = reader.pods.read().objects
+    claims = reader.node_claims()
+    nodes = list_if_kind_exists(client, resources.NODES, Node).objects
+    unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
+    paused, _ = read_pause(client, reference, now=runtime.current().now())
+    return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
+
+
 def read(client: Client, reference: ClusterReference, *, now: datetime) -> ObservedCluster:
     """The cluster now. Call it inside :func:`read_only_aws`.
 
@@ -197,15 +207,6 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
     reader = SnapshotReader(client)
     pause, pause_notes = read_pause(client, reference, now=now)
     snapshot = replace(reader.read(now), pause=pause)
-
-    def refresh_snapshot() -> Snapshot:
-        pods = reader.pods.read().objects
-        claims = reader.node_claims()
-        nodes = list_if_kind_exists(client, resources.NODES, Node).objects
-        unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
-        paused, _ = read_pause(client, reference, now=runtime.current().now())
-        return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
-
     deployment = find_deployment(reference.cluster)
     raw, notes = _catalog(deployment, now)
     if not snapshot.node_pools:
@@ -214,26 +215,23 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
             f"`tenon manifests {reference.cluster} | kubectl apply -f -` installs the CustomResourceDefinitions"
         )
     own_offerings = _offerings(deployment, reference.cluster, raw, notes, now)
-    offerings: CatalogOfferings | GroupOfferings = own_offerings
     groups = None
     if deployment is not None and deployment.node_groups:
         if stored_options.cluster_autoscaler_runs(client, now=now):
             notes.append("node groups aren't scaled by Tenon while Cluster Autoscaler is running")
         else:
             groups = node_groups.read(client, reference.cluster, snapshot, own_offerings, now=now)
-    if groups is not None:
-        offerings = GroupOfferings(own=own_offerings, pools=groups.pools)
-        notes.extend(groups.view.problems)
+            notes.extend(groups.view.problems if groups is not None else ())
     return ObservedCluster(
         name=f"{reference.cluster} in {raw.region}",
         now=now,
         snapshot=snapshot,
-        offerings=offerings,
+        offerings=own_offerings if groups is None else GroupOfferings(own=own_offerings, pools=groups.pools),
         node_groups=groups,
         history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
         notes=(*pause_notes, *notes),
         workloads=_workloads(client),
-        refresh=refresh_snapshot,
+        refresh=partial(_refresh, snapshot, client, reference, reader),
         services=partial(read_services, client),
         load=_load_history(client, reference.cluster, now),
     )

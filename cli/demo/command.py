@@ -65,7 +65,7 @@ Hostile = Annotated[
 ]
 Rest = Annotated[
     float | None,
-    typer.Option(metavar="MINUTES", help="Wait so long after each step at most, in minutes of cluster time."),
+    typer.Option(metavar="MINUTES", help="Wait at most this long after each step, in minutes of cluster time."),
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its kubeconfig.")]
 OnlyJson = Annotated[bool, typer.Option("--json", help="Print only the result, as one line of JSON.")]

@@ -16,7 +16,7 @@ from cli.export.exporter import Exporter
 from cli.export.exposition import Exposition
 from cli.export.polling import OK
 from cli.export.server import serve
-from infra.cluster_manifests import to_yaml
+from infra.cluster.kubernetes.cluster_manifests import to_yaml
 
 if TYPE_CHECKING:
     from cli.cluster.cluster_reference import ClusterReference

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from cli.cluster import regions
 from cli.errors import UsageError
 from cli.file_contents import read_bytes
-from infra import cluster_manifests, function_sizes, stack_options, webhook_configuration
+from infra import function_sizes
+from infra.cluster.kubernetes import cluster_manifests, webhook_configuration
+from infra.options import stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from infra.cluster_manifests import Obj
+    from infra.cluster.kubernetes.cluster_manifests import Obj
 
 _PATH = re.compile(r"[A-Za-z0-9_-]{32,256}")
 _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")

@@ -22,7 +22,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Write Tenon's ConfigMap an
 Undo = Annotated[
     bool, typer.Option("--undo", help="Scale Cluster Autoscaler back as it was, and remove Tenon's ConfigMap.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Go on although an obstacle was found.")]
+Force = Annotated[bool, typer.Option("--force", help="Continue although an obstacle was found.")]
 AutoscalerNamespace = Annotated[
     str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace of Cluster Autoscaler's Deployment.")
 ]

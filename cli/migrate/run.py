@@ -59,7 +59,7 @@ def undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json:
     if deployment is None:
         raise CommandError(
             f"Deployment {record.reference} is gone: install Cluster Autoscaler again with 0 replicas and run this "
-            f"again, or go on with Tenon (`kubectl -n kube-system delete configmap {options.CONFIG_MAP}` gives it its "
+            f"again, or stay with Tenon (`kubectl -n kube-system delete configmap {options.CONFIG_MAP}` gives it its "
             "defaults)"
         )
     invisible = flags.translate(flags.read(deployment.arguments, deployment.environment)).invisible

@@ -34,7 +34,7 @@ def pause(
 ) -> None:
     """Pause the cluster: nothing is launched, disrupted or terminated, unless an interruption forces it.
 
-    Drains that have begun go on, and nodes that you delete go. Pausing again changes the end and the reason.
+    Drains that have begun continue, and nodes that you delete go. Pausing again changes the end and the reason.
     """
     with errors_as_one_line("pause"):
         with progress("Pausing"):
@@ -53,7 +53,7 @@ def resume(
     *,
     as_json: source.Json = False,
 ) -> None:
-    """End the cluster's pause, and close the circuit breaker of launches; Tenon goes on within a minute.
+    """End the cluster's pause, and close the circuit breaker of launches; Tenon continues within a minute.
 
     Pauses of single NodePools (annotation tenon.sh/paused) stay.
     """

@@ -17,14 +17,14 @@ from cli.progress import progress
 shadow = typer.Typer(
     name="shadow",
     cls=Group,
-    help="What Tenon would have done and cost beside the autoscaler that runs (-c mode=shadow).",
+    help="What Tenon would have done and cost next to the autoscaler that runs (-c mode=shadow).",
     no_args_is_help=True,
 )
 
 
 @shadow.callback()
 def _group() -> None:
-    """What Tenon would have done and cost beside the autoscaler that runs (-c mode=shadow)."""
+    """What Tenon would have done and cost next to the autoscaler that runs (-c mode=shadow)."""
 
 
 @shadow.command(cls=Command)

@@ -145,19 +145,42 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
     invalid: list[InvalidObject] = []
     refused: dict[str, UnschedulableReason] = {}
+    snapshot, read_notes = _snapshot(by_kind, now=now, invalid=invalid, refused=refused)
+    notes = [*read_notes, *([] if types else [_NO_TYPES])]
+    overlaid = apply_overlays(
+        {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in snapshot.node_pools},
+        {p.name: labels_of(p) for p in snapshot.node_pools},
+        snapshot.node_overlays,
+    )
+    notes += (f"NodeOverlay {name}: {why}" for name, why in sorted(overlaid.conflicts.items()))
+    problem = Problem(
+        snapshot=snapshot,
+        instance_types=overlaid.instance_types,
+        pods=frozenset(p.key for p in snapshot.pods if is_pending(p)),
+        policies=parse_policies(document.options),
+    )
+    return SimulationInput(problem, refused, tuple(invalid), tuple(notes))
+
+
+def _snapshot(
+    by_kind: Mapping[str, Sequence[dict[str, Any]]],
+    *,
+    now: datetime,
+    invalid: list[InvalidObject],
+    refused: dict[str, UnschedulableReason],
+) -> tuple[Snapshot, tuple[str, ...]]:
+    """The objects, and what is to be said of those without a part in the decision."""
 
     def objects(kind: type[T]) -> tuple[T, ...]:
         return decoding.decode_objects(by_kind.get(kind.__name__, ()), kind, invalid)
 
-    def of_kind(kind: str) -> list[dict[str, Any]]:
-        return by_kind.get(kind, [])
+    def of_kind(kind: str) -> Sequence[dict[str, Any]]:
+        return by_kind.get(kind, ())
 
     counts = {kind: len(raw) for kind, raw in by_kind.items()}
     listed = decoding.decode_pods(of_kind("Pod"), refused)
     added = manifest_pods.added_pods(of_kind, listed, counts, manifest_pods.USED_KINDS, invalid)
-    notes = [*added.notes, *([] if types else [_NO_TYPES])]
     runtime_classes = objects(RuntimeClass)
-    pods = admitted_pods((*listed, *added.pods), runtime_classes, refused)
     raw_pools = [raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())]
     node_pools, invalid_pools = convert_node_pools(raw_pools)
     overlays, invalid_overlays = convert_node_overlays(by_kind.get("NodeOverlay", ()))
@@ -165,7 +188,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     invalid += [*invalid_pools, *invalid_overlays, *invalid_claims]
     snapshot = Snapshot(
         taken_at=now,
-        pods=pods,
+        pods=admitted_pods((*listed, *added.pods), runtime_classes, refused),
         nodes=objects(Node),
         node_claims=claims,
         node_pools=node_pools,
@@ -181,19 +204,7 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         invalid=tuple(invalid),
         foreign_pools=foreign_pools(raw_pools),
     )
-    overlaid = apply_overlays(
-        {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in node_pools},
-        {p.name: labels_of(p) for p in node_pools},
-        overlays,
-    )
-    notes += (f"NodeOverlay {name}: {why}" for name, why in sorted(overlaid.conflicts.items()))
-    problem = Problem(
-        snapshot=snapshot,
-        instance_types=overlaid.instance_types,
-        pods=frozenset(p.key for p in pods if is_pending(p)),
-        policies=parse_policies(document.options),
-    )
-    return SimulationInput(problem, refused, tuple(invalid), tuple(notes))
+    return snapshot, added.notes
 
 
 def _node_claims(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodeClaim, ...], list[InvalidObject]]:

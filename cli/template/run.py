@@ -54,7 +54,7 @@ def publish(name: str, settings: Sequence[str], *, bucket: str, prefix: str, fil
 
 def _with_defaults(document: dict[str, object], bucket: Bucket) -> dict[str, object]:
     """The template whose parameters have this bucket as their default."""
-    from infra import bucket_template  # noqa: PLC0415 (starts Node.js)
+    from infra.bundle import bucket_template  # noqa: PLC0415 (starts Node.js)
 
     parameters = document["Parameters"]
     assert isinstance(parameters, dict)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cli.errors import CommandError, UsageError
-from infra import context_keys, resource_names, stack_options
+from infra.cluster import resource_names
+from infra.options import context_keys, stack_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,9 +87,10 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     """
     _check_cdk()
     # These imports start Node.js.
-    from infra import assembly, bucket_template  # noqa: PLC0415
-    from infra.bundling import BundleError  # noqa: PLC0415
-    from infra.bytecode import CompileError  # noqa: PLC0415
+    from infra import assembly  # noqa: PLC0415
+    from infra.bundle import bucket_template  # noqa: PLC0415
+    from infra.bundle.bundling import BundleError  # noqa: PLC0415
+    from infra.bundle.bytecode import CompileError  # noqa: PLC0415
     from infra.template_limits import LimitError  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)

@@ -1,6 +1,6 @@
 """Reads the disruption state: the cluster as it is now, and what disruption derives from it before any method runs.
 
-No method knows standby nodes. The snapshot with them is kept beside the state, for the step that removes them.
+No method knows standby nodes. The snapshot with them is kept next to the state, for the step that removes them.
 """
 
 from __future__ import annotations

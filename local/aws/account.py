@@ -60,6 +60,16 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
     )["GroupId"]
     # EKS's own tag, which nobody else may set.
     backends.ec2(region).create_tags([group], {"aws:eks:cluster-name": cluster})
+    prepared = Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
+    _create_cluster(prepared, version=version, endpoint=endpoint, certificate_authority=certificate_authority)
+    _node_role(cluster)
+    backends.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String", Overwrite=True)
+    amis.publish(region, version)
+    return prepared
+
+
+def _create_cluster(prepared: Account, *, version: str, endpoint: str, certificate_authority: str) -> None:
+    cluster = prepared.cluster
     role = backends.client("iam").create_role(RoleName=f"{cluster}-cluster", AssumeRolePolicyDocument=_TRUST_POLICY)[
         "Role"
     ]
@@ -67,22 +77,21 @@ def prepare(*, cluster: str, region: str, version: str, endpoint: str, certifica
         name=cluster,
         version=version,
         roleArn=role["Arn"],
-        resourcesVpcConfig={"subnetIds": list(subnets.values()), "securityGroupIds": [group]},
+        resourcesVpcConfig={
+            "subnetIds": list(prepared.subnets.values()),
+            "securityGroupIds": [prepared.security_group_id],
+        },
         kubernetesNetworkConfig={"serviceIpv4Cidr": SERVICE_CIDR},
     )
-    eks_cluster = backends.eks(region).clusters[cluster]
+    eks_cluster = backends.eks(prepared.region).clusters[cluster]
     eks_cluster.endpoint = endpoint
     eks_cluster.certificate_authority = {"data": certificate_authority}
     eks_cluster.access_config = {"authenticationMode": "API_AND_CONFIG_MAP"}  # which moto drops
     eks_cluster.resources_vpc_config |= {
-        "vpcId": vpc_id,
+        "vpcId": prepared.vpc_id,
         "endpointPublicAccess": True,
         "publicAccessCidrs": ["0.0.0.0/0"],
     }
-    _node_role(cluster)
-    backends.client("ssm").put_parameter(Name=_CDK_BOOTSTRAP_PARAMETER, Value="21", Type="String", Overwrite=True)
-    amis.publish(region, version)
-    return Account(vpc_id=vpc_id, subnets=subnets, security_group_id=group, cluster=cluster, region=region)
 
 
 def _zones(ec2: EC2Client) -> list[str]:

@@ -87,7 +87,8 @@ def publish(region: str, version: str) -> None:
             boot_mode="uefi-preferred",
         )
         for name in image.parameters:
-            ssm._parameters[name].append(  # noqa: SLF001 - PutParameter refuses names under /aws
+            versions = ssm._parameters[name]  # noqa: SLF001 - PutParameter refuses names under /aws
+            versions.append(
                 Parameter(
                     account_id=backends.ACCOUNT,
                     name=name,
@@ -97,7 +98,7 @@ def publish(region: str, version: str) -> None:
                     allowed_pattern=None,
                     keyid=None,
                     last_modified_date=image.created,
-                    version=len(ssm._parameters[name]) + 1,  # noqa: SLF001 - the same
+                    version=len(versions) + 1,
                     data_type="aws:ec2:image",
                 )
             )

@@ -137,19 +137,7 @@ class Cloud:
             self._interceptor.guard(boto3.DEFAULT_SESSION)
             self.enforcement.guard(boto3.DEFAULT_SESSION)
             stack.enter_context(function_credentials())
-            self._interceptor.serve(
-                "pricing",
-                lambda operation, body: pricing_api.serve(operation, body, prices=self.prices, region=self.region),
-            )
-            self._interceptor.serve("savingsplans", self.purchases.serve)
-            self._interceptor.serve_operation(
-                "ec2", "DescribeReservedInstances", self.purchases.describe_reserved_instances
-            )
-            self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
-            self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
-            self._interceptor.serve_operation(
-                "logs", "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)
-            )
+            self._serve_what_moto_lacks()
             mock_random.seed(self._seed)
             self.fleets = Fleets(
                 backend=backends.ec2(self.region),
@@ -164,22 +152,40 @@ class Cloud:
             self.managed_hooks = ManagedHooks(self.auto_scaling.hooks, now=self._now)
             self.instances.observe(RECOMMENDATION, self.auto_scaling.rebalance_recommended)
             self.instances.observe(INTERRUPTION, self._interrupted)
-            moto_patches.install(
-                stack,
-                now=self._now,
-                fleets=self.fleets,
-                instances=self.instances,
-                consistency=self.consistency,
-                reservations=self.reservations,
-                prices=self.prices,
-                auto_scaling=[
-                    *answers.replacements(self.auto_scaling),
-                    *managed_node_groups.replacements(self.region, self.auto_scaling),
-                ],
-                event_buses=lambda: self.event_buses,  # they exist once the stack is deployed
-            )
+            self._patch_moto(stack)
             self._stack = stack.pop_all()
         return self
+
+    def _serve_what_moto_lacks(self) -> None:
+        self._interceptor.serve(
+            "pricing",
+            lambda operation, body: pricing_api.serve(operation, body, prices=self.prices, region=self.region),
+        )
+        self._interceptor.serve("savingsplans", self.purchases.serve)
+        self._interceptor.serve_operation(
+            "ec2", "DescribeReservedInstances", self.purchases.describe_reserved_instances
+        )
+        self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
+        self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
+        self._interceptor.serve_operation(
+            "logs", "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)
+        )
+
+    def _patch_moto(self, stack: contextlib.ExitStack) -> None:
+        moto_patches.install(
+            stack,
+            now=self._now,
+            fleets=self.fleets,
+            instances=self.instances,
+            consistency=self.consistency,
+            reservations=self.reservations,
+            prices=self.prices,
+            auto_scaling=[
+                *answers.replacements(self.auto_scaling),
+                *managed_node_groups.replacements(self.region, self.auto_scaling),
+            ],
+            event_buses=lambda: self.event_buses,  # they exist once the stack is deployed
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

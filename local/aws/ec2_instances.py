@@ -32,8 +32,6 @@ START_DURATION = timedelta(seconds=1)
 RESTART_DURATION = timedelta(seconds=5)
 """From StartInstances to running: the instance gets a host, and its volumes are attached."""
 STOP_DURATION = timedelta(seconds=8)
-LONG_STOP_DURATION = timedelta(seconds=60)
-"""An operating system that waits for its services."""
 SPOT_NOTICE = timedelta(minutes=2)
 INTERNAL_ERROR = "Client.InternalError", "Client error on launch"
 INVALID_KMS_KEY = "Client.InvalidKMSKey.InvalidState", "The KMS key provided is in an incorrect state"

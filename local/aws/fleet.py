@@ -178,17 +178,7 @@ class Fleets:
                         echo={"LaunchTemplateSpecification": specification, "Overrides": dict(override)},
                     )
                 )
-        if len(candidates) > MAX_OVERRIDES:
-            raise EC2ClientError(
-                "InvalidFleetConfig", f"{len(candidates)} overrides, and at most {MAX_OVERRIDES} are allowed"
-            )
-        pools = Counter((candidate.instance_type, candidate.zone) for candidate in candidates)
-        pool, count = next(iter(pools.most_common(1)), (("", ""), 0))
-        if count > 1:
-            raise EC2ClientError(
-                "InvalidFleetConfig",
-                f"Duplicate instance pools specified in the Launch Template Overrides: {pool[0]} in {pool[1]}",
-            )
+        _check_pools(candidates)
         return candidates
 
     def _ordered(self, candidates: list[Candidate], capacity_type: str, strategy: str) -> list[Candidate]:
@@ -320,6 +310,21 @@ class Fleets:
                 errors=tuple((error["ErrorCode"], *error["_pool"]) for error in response["Errors"]),
                 replayed=replayed,
             )
+        )
+
+
+def _check_pools(candidates: Sequence[Candidate]) -> None:
+    """Refuse too many overrides, and two of one pool."""
+    if len(candidates) > MAX_OVERRIDES:
+        raise EC2ClientError(
+            "InvalidFleetConfig", f"{len(candidates)} overrides, and at most {MAX_OVERRIDES} are allowed"
+        )
+    pools = Counter((candidate.instance_type, candidate.zone) for candidate in candidates)
+    pool, count = next(iter(pools.most_common(1)), (("", ""), 0))
+    if count > 1:
+        raise EC2ClientError(
+            "InvalidFleetConfig",
+            f"Duplicate instance pools specified in the Launch Template Overrides: {pool[0]} in {pool[1]}",
         )
 
 

@@ -325,6 +325,21 @@ class LambdaFunctions:
             observer(record)
         done(record)
 
+    def _call(
+        self, function: DeployedFunction, payload: Any, context: LambdaContext, timeout: Timeout
+    ) -> tuple[Any, str, str]:
+        """What the handler answers, its error and the error's traceback."""
+        result: Any = None
+        try:
+            with captured_output, self._faults.line_crash(function.short_name) or contextlib.nullcontext():
+                module, attribute = function.handler.rsplit(".", 1)
+                result = getattr(importlib.import_module(module), attribute)(payload, context)
+                result = json.loads(json.dumps(result))
+                timeout.check()
+        except (Exception, Crash, TimedOut, WorldEnded) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
+            return result, f"{type(raised).__name__}: {raised}", traceback.format_exc()
+        return result, "", ""
+
     def _handle(
         self,
         function: DeployedFunction,
@@ -336,11 +351,7 @@ class LambdaFunctions:
         at = self._now()
         timeout = Timeout(seconds=function.timeout, at=at, now=self._now, sleep=self._sleep)
         request_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{function.name}/{len(self.invocations)}/{at.isoformat()}"))
-        context = LambdaContext(
-            function,
-            request_id=request_id,
-            remaining=lambda: timeout.remaining,
-        )
+        context = LambdaContext(function, request_id=request_id, remaining=lambda: timeout.remaining)
         own = runtime.Runtime(
             environ=function.environ,
             now=self._now,
@@ -353,24 +364,11 @@ class LambdaFunctions:
         CALLER.set(function.caller)
         TIMEOUT.set(timeout)
         cold, environment.used = not environment.used, True
-        error = trace = ""
-        result: Any = None
         # Lambda passes JSON, decoded for each invocation.
         payload = json.loads(json.dumps(event))
         started = time.perf_counter()
-        try:
-            with (
-                captured_output,
-                runtime.using(own),
-                self._faults.line_crash(function.short_name) or contextlib.nullcontext(),
-            ):
-                module, attribute = function.handler.rsplit(".", 1)
-                result = getattr(importlib.import_module(module), attribute)(payload, context)
-                result = json.loads(json.dumps(result))
-                timeout.check()
-        except (Exception, Crash, TimedOut, WorldEnded) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation
-            error = f"{type(raised).__name__}: {raised}"
-            trace = traceback.format_exc()
+        with runtime.using(own):
+            result, error, trace = self._call(function, payload, context, timeout)
         return Invocation(
             function=function.short_name,
             trigger=trigger,

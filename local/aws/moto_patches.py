@@ -59,7 +59,8 @@ def install(
     ``auto_scaling`` are the replacements of Auto Scaling and EKS. ``event_buses`` is called for each event to deliver.
     """
     replacements = (
-        *_ec2(now=now, fleets=fleets, instances=instances, reservations=reservations, prices=prices),
+        *_ec2(fleets=fleets, instances=instances),
+        *_ec2_descriptions(now=now, instances=instances, reservations=reservations, prices=prices),
         *_consistency(consistency),
         *_listings(consistency, now),
         *_iam(),
@@ -75,31 +76,11 @@ def install(
     stack.enter_context(backends.on_clock(now))
 
 
-def _ec2(
-    *,
-    now: Callable[[], datetime],
-    fleets: Fleets,
-    instances: Ec2Instances,
-    reservations: CapacityReservations,
-    prices: Prices,
+def _ec2_descriptions(
+    *, now: Callable[[], datetime], instances: Ec2Instances, reservations: CapacityReservations, prices: Prices
 ) -> list[tuple[object, str, object]]:
-    from moto.ec2.models.instances import Instance, InstanceBackend
     from moto.ec2.responses import EC2Response
-    from moto.ec2.responses.fleets import Fleets as FleetResponses
     from moto.ec2.responses.spot_instances import SpotInstances
-
-    terminate = Instance.terminate
-
-    def stop(instance: Any) -> Any:
-        return instances.stop(instance)
-
-    def start_instances(backend: Any, instance_ids: list[str]) -> Any:
-        return instances.start(backend.get_multi_instances_by_id(instance_ids))
-
-    def create_fleet(response: Any) -> Any:
-        response.error_on_dryrun()
-        params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
-        return ActionResult(fleets.create(params))
 
     def describe_spot_price_history(response: Any) -> Any:
         filters = dict(response._filters_from_querystring())  # noqa: SLF001 - how moto's own read them
@@ -125,10 +106,31 @@ def _ec2(
         return ActionResult({"CapacityReservations": reservations.describe(filters, ids)})
 
     return [
-        (FleetResponses, "create_fleet", create_fleet),
         (SpotInstances, "describe_spot_price_history", describe_spot_price_history),
         (SpotInstances, "describe_spot_instance_requests", describe_spot_instance_requests),
         (EC2Response, "describe_capacity_reservations", describe_capacity_reservations),
+    ]
+
+
+def _ec2(*, fleets: Fleets, instances: Ec2Instances) -> list[tuple[object, str, object]]:
+    from moto.ec2.models.instances import Instance, InstanceBackend
+    from moto.ec2.responses.fleets import Fleets as FleetResponses
+
+    terminate = Instance.terminate
+
+    def stop(instance: Any) -> Any:
+        return instances.stop(instance)
+
+    def start_instances(backend: Any, instance_ids: list[str]) -> Any:
+        return instances.start(backend.get_multi_instances_by_id(instance_ids))
+
+    def create_fleet(response: Any) -> Any:
+        response.error_on_dryrun()
+        params = {name: value for name in _FLEET_PARAMETERS if (value := response._get_param(name)) is not None}  # noqa: SLF001 - how moto's own read them
+        return ActionResult(fleets.create(params))
+
+    return [
+        (FleetResponses, "create_fleet", create_fleet),
         (Instance, "terminate", lambda instance: instances.terminate(terminate, instance)),
         (Instance, "stop", stop),
         (InstanceBackend, "start_instances", start_instances),
@@ -147,6 +149,22 @@ def _templates() -> list[tuple[object, str, object]]:
             return parse(template)
 
     return [(Stack, "parse_template", staticmethod(parse_template))]
+
+
+def _if_known(consistency: EventualConsistency, operation: str) -> tuple[object, str, object]:
+    from moto.ec2.responses.instances import InstanceResponse
+
+    original = getattr(InstanceResponse, operation)
+
+    def checked(response: Any) -> Any:
+        instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - how moto's own read them
+        instances = response.ec2_backend.get_multi_instances_by_id(instance_ids)
+        consistency.check_known(instances)
+        if operation == "terminate_instances":
+            _check_unprotected(instances)
+        return original(response)
+
+    return InstanceResponse, operation, checked
 
 
 def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, object]]:
@@ -172,19 +190,6 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         reservations, next_token = consistency.page(described, token=token, max_results=max_results)
         return ActionResult({"Reservations": reservations, "NextToken": next_token})
 
-    def if_known(operation: str) -> tuple[object, str, object]:
-        original = getattr(InstanceResponse, operation)
-
-        def checked(response: Any) -> Any:
-            instance_ids = response._get_param("InstanceIds", [])  # noqa: SLF001 - how moto's own read them
-            instances = response.ec2_backend.get_multi_instances_by_id(instance_ids)
-            consistency.check_known(instances)
-            if operation == "terminate_instances":
-                _check_unprotected(instances)
-            return original(response)
-
-        return InstanceResponse, operation, checked
-
     def create_tags_if_known(response: Any) -> Any:
         backend = response.ec2_backend
 
@@ -199,7 +204,7 @@ def _consistency(consistency: EventualConsistency) -> list[tuple[object, str, ob
         (InstanceBackend, "describe_instances", describe),
         (InstanceBackend, "get_reservations_by_instance_ids", describe_by_id),
         (InstanceResponse, "describe_instances", describe_instances),
-        *map(if_known, ("start_instances", "stop_instances", "terminate_instances")),
+        *(_if_known(consistency, f"{verb}_instances") for verb in ("start", "stop", "terminate")),
         (TagResponse, "create_tags", create_tags_if_known),
     ]
 

@@ -53,7 +53,6 @@ def _products(prices: Prices, region: str) -> list[dict[str, Any]]:
 
 def _product(name: str, type_info: dict[str, Any], price: float, region: str) -> dict[str, Any]:
     sku = hashlib.sha256(name.encode()).hexdigest()[:16].upper()
-    term = f"{sku}.{_ON_DEMAND}"
     return {
         "product": {
             "productFamily": "Compute Instance (bare metal)" if type_info.get("BareMetal") else "Compute Instance",
@@ -77,27 +76,27 @@ def _product(name: str, type_info: dict[str, Any], price: float, region: str) ->
             "sku": sku,
         },
         "serviceCode": "AmazonEC2",
-        "terms": {
-            "OnDemand": {
-                term: {
-                    "priceDimensions": {
-                        f"{term}.{_PER_HOUR}": {
-                            "unit": "Hrs",
-                            "beginRange": "0",
-                            "endRange": "Inf",
-                            "description": f"${price} per On Demand Linux {name} Instance Hour",
-                            "appliesTo": [],
-                            "rateCode": f"{term}.{_PER_HOUR}",
-                            "pricePerUnit": {"USD": f"{price:.10f}"},
-                        }
-                    },
-                    "sku": sku,
-                    "effectiveDate": "2026-11-01T00:00:00Z",
-                    "offerTermCode": _ON_DEMAND,
-                    "termAttributes": {},
-                }
-            }
-        },
+        "terms": {"OnDemand": {f"{sku}.{_ON_DEMAND}": _on_demand(name, sku, price)}},
         "version": "20261101000000",
         "publicationDate": "2026-11-01T00:00:00Z",
+    }
+
+
+def _on_demand(name: str, sku: str, price: float) -> dict[str, Any]:
+    rate = f"{sku}.{_ON_DEMAND}.{_PER_HOUR}"
+    dimension = {
+        "unit": "Hrs",
+        "beginRange": "0",
+        "endRange": "Inf",
+        "description": f"${price} per On Demand Linux {name} Instance Hour",
+        "appliesTo": [],
+        "rateCode": rate,
+        "pricePerUnit": {"USD": f"{price:.10f}"},
+    }
+    return {
+        "priceDimensions": {rate: dimension},
+        "sku": sku,
+        "effectiveDate": "2026-11-01T00:00:00Z",
+        "offerTermCode": _ON_DEMAND,
+        "termAttributes": {},
     }

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from local.aws import backends, function_url_resource
+from local.aws import backends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -164,31 +164,20 @@ def deploy(assembly: Path, *, region: str) -> tuple[DeployedStack, ...]:
     )
 
 
-def _deploy_stack(
-    assembly: Path, stack: str, artifact: Mapping[str, Any], *, region: str, is_only: bool
-) -> DeployedStack:
-    properties = artifact["properties"]
-    template_text = (assembly / properties["templateFile"]).read_text()
-    template = json.loads(template_text)
-    bucket = _STAGING.format(region=region)
-    s3 = backends.client("s3")
-    code = _archive()
-    for resource in template["Resources"].values():
-        if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
-            s3.put_object(Bucket=bucket, Key=resource["Properties"]["Code"]["S3Key"], Body=code)
-    s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
-    function_url_resource.support()
+def _create(stack: str, url: str, parameters: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Create the stack; its resources' ids by their logical ids, and its outputs.
+
+    Raises:
+        DeployError: it can't be created.
+    """
     cloudformation = backends.client("cloudformation")
     try:
         with _without_moto_warnings():
             cloudformation.create_stack(
                 StackName=stack,
-                TemplateURL=f"https://{bucket}.s3.{region}.amazonaws.com/template.json",
+                TemplateURL=url,
                 Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
-                Parameters=[
-                    {"ParameterKey": name, "ParameterValue": str(value)}
-                    for name, value in properties.get("parameters", {}).items()
-                ],
+                Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
             )
     except ClientError as error:
         raise DeployError(f"{stack}: {error}") from error
@@ -202,6 +191,28 @@ def _deploy_stack(
             for page in cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
             for item in page["StackResourceSummaries"]
         }
+    return physical_ids, {output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])}
+
+
+def _deploy_stack(
+    assembly: Path, stack: str, artifact: Mapping[str, Any], *, region: str, is_only: bool
+) -> DeployedStack:
+    from local.aws import function_url_resource
+
+    properties = artifact["properties"]
+    template_text = (assembly / properties["templateFile"]).read_text()
+    template = json.loads(template_text)
+    bucket = _STAGING.format(region=region)
+    s3 = backends.client("s3")
+    code = _archive()
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Lambda::Function" and "S3Key" in resource["Properties"]["Code"]:
+            s3.put_object(Bucket=bucket, Key=resource["Properties"]["Code"]["S3Key"], Body=code)
+    s3.put_object(Bucket=bucket, Key="template.json", Body=template_text.encode())
+    function_url_resource.support()
+    parameters = {name: str(value) for name, value in properties.get("parameters", {}).items()}
+    url = f"https://{bucket}.s3.{region}.amazonaws.com/template.json"
+    physical_ids, outputs = _create(stack, url, parameters)
     _set_queue_policies(template, physical_ids, region)
     functions = _functions(template, physical_ids, region=region, stack="" if is_only else stack)
     return DeployedStack(
@@ -210,7 +221,7 @@ def _deploy_stack(
         functions=functions,
         event_source_mappings=_event_source_mappings(region),
         physical_ids=physical_ids,
-        outputs={output["OutputKey"]: output["OutputValue"] for output in described.get("Outputs", [])},
+        outputs=outputs,
         is_only=is_only,
         function_urls=_function_urls(functions),
     )

@@ -75,19 +75,21 @@ def registration(
                 {"type": "Hostname", "address": machine.private_dns_name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-            "nodeInfo": {
-                "architecture": machine.architecture,
-                "operatingSystem": "linux",
-                "kubeletVersion": f"v{version}.0-eks-local",
-                "kubeProxyVersion": f"v{version}.0-eks-local",
-                "containerRuntimeVersion": "containerd://2.1.0",
-                "osImage": machine.image_id,
-                "kernelVersion": "6.12.0",
-                "machineID": machine.instance_id,
-                "systemUUID": machine.instance_id,
-                "bootID": machine.instance_id,
-            },
+            "nodeInfo": _node_info(machine, version),
         },
+    }
+
+
+def _node_info(machine: Machine, version: str) -> Obj:
+    return {
+        "architecture": machine.architecture,
+        "operatingSystem": "linux",
+        "kubeletVersion": f"v{version}.0-eks-local",
+        "kubeProxyVersion": f"v{version}.0-eks-local",
+        "containerRuntimeVersion": "containerd://2.1.0",
+        "osImage": machine.image_id,
+        "kernelVersion": "6.12.0",
+        **dict.fromkeys(("machineID", "systemUUID", "bootID"), machine.instance_id),
     }
 
 

@@ -165,6 +165,12 @@ def _create_node_with_claim(store: Store, group: str, *, pool: str, node: str, p
         capacity=_CAPACITY,
         allocatable=_CAPACITY,
     )
+    _create_node(store, group, labels, node=node, provider_id=provider_id, now=now)
+
+
+def _create_node(
+    store: Store, group: str, labels: Mapping[str, str], *, node: str, provider_id: str, now: datetime
+) -> None:
     own = {
         "karpenter.sh/registered": "true",
         "karpenter.sh/initialized": "true",

@@ -59,15 +59,8 @@ def apply_overlays(
     NodePools with the same instance types and the same overlays get the identical tuple; without overlays, their own.
     """
     ordered = by_precedence(overlays)
-    groups: list[_PoolGroup] = []
-    group_of: dict[str, _PoolGroup] = {}
-    for pool, types in instance_types.items():
-        matching = frozenset(o.name for o in ordered if _meets_pool(pool_labels.get(pool, {}), o.spec.requirements))
-        group = next((g for g in groups if g.types is types and g.matching == matching), None)
-        if group is None:
-            group = _PoolGroup(pool, types, matching)
-            groups.append(group)
-        group_of[pool] = group
+    group_of = _pool_groups(instance_types, pool_labels, ordered)
+    groups = [group for pool, group in group_of.items() if group.pool == pool]
     applied: list[NodeOverlay] = []
     conflicts: dict[str, str] = {}
     for overlay in ordered:
@@ -85,6 +78,24 @@ def apply_overlays(
         applied=tuple(applied),
         conflicts=conflicts,
     )
+
+
+def _pool_groups(
+    instance_types: Mapping[str, tuple[InstanceType, ...]],
+    pool_labels: Mapping[str, Mapping[str, str]],
+    overlays: Sequence[NodeOverlay],
+) -> dict[str, _PoolGroup]:
+    """By NodePool: its group, which is that of the first NodePool with the same instance types and overlays."""
+    groups: list[_PoolGroup] = []
+    group_of: dict[str, _PoolGroup] = {}
+    for pool, types in instance_types.items():
+        matching = frozenset(o.name for o in overlays if _meets_pool(pool_labels.get(pool, {}), o.spec.requirements))
+        group = next((g for g in groups if g.types is types and g.matching == matching), None)
+        if group is None:
+            group = _PoolGroup(pool, types, matching)
+            groups.append(group)
+        group_of[pool] = group
+    return group_of
 
 
 def labels_of(pool: NodePool) -> dict[str, str]:

@@ -105,8 +105,8 @@ def _terminate_batch(ec2: EC2Client, batch: list[str], refused: dict[str, str]) 
             named = set(_INSTANCE_ID.findall(message)) & set(batch)
             if not named and len(batch) > 1:
                 middle = len(batch) // 2
-                halves = batch[:middle], batch[middle:]
-                return [known_id for half in halves for known_id in _terminate_batch(ec2, half, refused)]
+                first = _terminate_batch(ec2, batch[:middle], refused)
+                return [*first, *_terminate_batch(ec2, batch[middle:], refused)]
             unnamed = sum(instance_id not in why for instance_id, why in refused.items())
             if not named and code in _REFUSED and unnamed >= _MAX_UNNAMED:
                 raise

@@ -48,7 +48,7 @@ def condition(world: World) -> dict[str, Any] | None:
 
 
 @pytest.mark.flow
-def test_a_pool_with_many_interruptions_is_dearer_for_launches_and_consolidation(world: World) -> None:
+def test_a_pool_with_many_interruptions_is_more_expensive_for_launches_and_consolidation(world: World) -> None:
     start(world)
     (risky,), (before,) = pools(world), world.claims()
     environ = world.aws.deployed.function("interruption").environ

@@ -13,19 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from local.aws.auto_scaling.groups import AutoScalingGroups
-    from local.aws.auto_scaling.lifecycle_hooks import Action
+    from local.aws.auto_scaling.lifecycle_hooks import Action, LifecycleHooks
+
+    Answer = Callable[[Any], object]
 
 
 def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tuple[object, str, object]]:
     """The replacements of moto's responses."""
-    hooks = groups.hooks
+    answers = (*_answers_about_hooks(groups.hooks), *_answers_about_actions(groups))
+    return [(response_class, answer.__name__, answer) for answer in answers]
 
+
+def _answers_about_hooks(hooks: LifecycleHooks) -> Sequence[Answer]:
     def put_lifecycle_hook(response: Any) -> EmptyResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
-        group, name = (
-            group_named(response.autoscaling_backend, param("AutoScalingGroupName")),
-            param("LifecycleHookName"),
-        )
+        group = group_named(response.autoscaling_backend, param("AutoScalingGroupName"))
+        name = param("LifecycleHookName")
         before = hooks.find(group.name, name)
         if before is None and not param("LifecycleTransition"):
             raise refused(VALIDATION, "LifecycleTransition is required when creating a lifecycle hook")
@@ -52,31 +55,26 @@ def replacements(response_class: Any, groups: AutoScalingGroups) -> Sequence[tup
 
     def delete_lifecycle_hook(response: Any) -> EmptyResult:
         param = response._get_param  # noqa: SLF001 - how moto's own read them
-        group, name = (
-            group_named(response.autoscaling_backend, param("AutoScalingGroupName")),
-            param("LifecycleHookName"),
-        )
+        group = group_named(response.autoscaling_backend, param("AutoScalingGroupName"))
+        name = param("LifecycleHookName")
         if hooks.find(group.name, name) is None:
             raise refused(VALIDATION, "No Lifecycle Hook found")
         hooks.remove(group.name, name)
         return EmptyResult()
 
+    return (put_lifecycle_hook, describe_lifecycle_hooks, delete_lifecycle_hook)
+
+
+def _answers_about_actions(groups: AutoScalingGroups) -> Sequence[Answer]:
     def complete_lifecycle_action(response: Any) -> EmptyResult:
         _action(response, groups).result = response._get_param("LifecycleActionResult")  # noqa: SLF001 - how moto's own read them
         return EmptyResult()
 
     def record_lifecycle_action_heartbeat(response: Any) -> EmptyResult:
-        _action(response, groups).heartbeat(hooks.now())
+        _action(response, groups).heartbeat(groups.hooks.now())
         return EmptyResult()
 
-    answers: Sequence[Callable[[Any], object]] = (
-        put_lifecycle_hook,
-        describe_lifecycle_hooks,
-        delete_lifecycle_hook,
-        complete_lifecycle_action,
-        record_lifecycle_action_heartbeat,
-    )
-    return [(response_class, answer.__name__, answer) for answer in answers]
+    return (complete_lifecycle_action, record_lifecycle_action_heartbeat)
 
 
 def _action(response: Any, groups: AutoScalingGroups) -> Action:

@@ -115,6 +115,16 @@ def _version_data(region: str, reference: Mapping[str, str] | None) -> Mapping[s
     return data
 
 
+def _tags(node_group: Any) -> list[tuple[str, str]]:
+    return [
+        ("eks:cluster-name", node_group.cluster_name),
+        (NODE_GROUP_TAG, node_group.nodegroup_name),
+        (ENABLED_TAG, "true"),
+        (f"{TAG}{node_group.cluster_name}", "owned"),
+        (f"kubernetes.io/cluster/{node_group.cluster_name}", "owned"),
+    ]
+
+
 def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[str, Any]) -> str:
     """Create the Auto Scaling group of the node group; its name."""
     (name,) = (group["name"] for group in node_group.resources["autoScalingGroups"])
@@ -123,13 +133,6 @@ def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[
     version = backends.ec2(region).create_launch_template(name, "", data, {})
     sizes, spot = node_group.scaling_config, node_group.capacity_type == "SPOT"
     types = node_group.instance_types or [template["InstanceType"]]
-    tags = {
-        "eks:cluster-name": node_group.cluster_name,
-        NODE_GROUP_TAG: node_group.nodegroup_name,
-        ENABLED_TAG: "true",
-        f"{TAG}{node_group.cluster_name}": "owned",
-        f"kubernetes.io/cluster/{node_group.cluster_name}": "owned",
-    }
     backends.autoscaling(region).create_auto_scaling_group(
         name=name,
         availability_zones=[],
@@ -147,7 +150,7 @@ def _create_group(region: str, node_group: Any, cluster: Any, template: Mapping[
         placement_group=None,
         termination_policies=["AllocationStrategy", "OldestLaunchTemplate", "OldestInstance"],
         capacity_rebalance=spot,
-        tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
+        tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in _tags(node_group)],
         mixed_instances_policy={
             "LaunchTemplate": {
                 "LaunchTemplateSpecification": {"LaunchTemplateId": version.id, "Version": "1"},

@@ -104,7 +104,7 @@ class FleetCalls:
         return response
 
     def _reserve(self, plan: FleetPlan, count: int) -> None:
-        """Reserve so many addresses in each subnet of the plan."""
+        """Reserve that many addresses in each subnet of the plan."""
         with self.lock:
             for subnet_id in {override.subnet.id for override in plan.overrides}:
                 self.addresses[subnet_id] += count
