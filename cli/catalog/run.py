@@ -106,7 +106,7 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
         boto3.setup_default_session(region_name=region)
         account = boto3.client("sts").get_caller_identity()["Account"]
         name = aws.ec2().meta.region_name
-        refreshed = refresh(None, requested=None, region=name, now=datetime.now(UTC))
+        refreshed = refresh(aws, None, requested=None, region=name, now=datetime.now(UTC))
     except (BotoCoreError, ClientError) as error:
         raise CommandError(f"AWS can't be called: {error}") from error
     for problem in refreshed.problems:

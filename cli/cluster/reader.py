@@ -10,6 +10,7 @@ from cli.cluster import manifest_reader, regions, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.errors import UsageError
 from cli.progress import progress
+from shared.base import aws as clients
 from shared.base import runtime
 from shared.instance_types.refresh import refresh
 
@@ -61,9 +62,8 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
         if region:
             regions.existing(region)
         with live_reader.read_only_aws(ClusterReference(region=region)):
-            return refresh(
-                None, requested=None, region=region or os.environ.get("AWS_REGION", DEFAULT_REGION), now=now
-            ).catalog
+            at = region or os.environ.get("AWS_REGION", DEFAULT_REGION)
+            return refresh(clients, None, requested=None, region=at, now=now).catalog
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import: the local AWS)
 
     return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)

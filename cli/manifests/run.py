@@ -11,10 +11,10 @@ from cli.errors import UsageError
 from cli.file_contents import read_bytes
 from infra import function_sizes
 from infra.cluster.kubernetes import cluster_manifests, webhook_configuration
-from infra.options import stack_options
+from infra.options import formats, stack_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from infra.cluster.kubernetes.cluster_manifests import Obj
@@ -54,7 +54,6 @@ def text(
     if relay.image_uri:
         objects += cluster_manifests.relay(
             cluster=cluster,
-            bus=cluster_manifests.bus_name(cluster),
             region=region,
             image=relay.image_uri,
             role_arn=relay.role_arn,
@@ -101,13 +100,13 @@ def webhook(url: str, path: Path | None) -> list[Obj]:
     return [webhook_configuration.configuration(f"{url.rstrip('/')}/{secret}")]
 
 
-def _tolerations(text: str) -> tuple[dict[str, str], ...]:
+def _tolerations(text: str) -> tuple[Mapping[str, str], ...]:
     """The tolerations of the option.
 
     Raises:
         UsageError: they can't be parsed.
     """
     try:
-        return stack_options.tolerations([part for part in text.split(",") if part], option="--tolerations")
+        return tuple(formats.toleration(part, "--tolerations") for part in text.split(",") if part)
     except stack_options.OptionError as error:
         raise UsageError(str(error)) from error

@@ -87,20 +87,17 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     """
     _check_cdk()
     # These imports start Node.js.
-    from infra import assembly  # noqa: PLC0415
+    from infra import synthesis  # noqa: PLC0415
     from infra.bundle import bucket_template  # noqa: PLC0415
-    from infra.bundle.bundling import BundleError  # noqa: PLC0415
-    from infra.bundle.bytecode import CompileError  # noqa: PLC0415
-    from infra.template_limits import LimitError  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)
     typer.echo(f"Synthesising {stack} (the first time, packages are fetched)", err=True)
     context = {**requested.context, "cluster": [requested.cluster]}
     try:
-        assembly.make(context=context, out=folder, region=region or None, for_any_bucket=True)
+        synthesis.make(context=context, out=folder, region=region or None, for_any_bucket=True)
     except stack_options.OptionError as error:
         raise UsageError(str(error)) from error
-    except (BundleError, CompileError, LimitError, OSError) as error:
+    except (*synthesis.FAILURES, OSError) as error:
         raise CommandError(str(error)) from error
     manifest = json.loads((folder / f"{stack}.assets.json").read_text())
     template = json.loads((folder / f"{stack}.template.json").read_text())

@@ -9,13 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from functions.buffers import observation
-from functions.buffers.readings import Readings, read
 from shared.api import buffer_signals
 from shared.api.capacity_buffer import CapacityBuffer
-from shared.base import runtime
 from shared.base.struct import Struct
-from shared.cluster import events, listing, resources, writes
-from shared.cluster.connect import connect
+from shared.cluster import listing, resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
@@ -25,8 +22,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from functions.buffers.messages import Batch
-    from functions.buffers.settings import BufferSettings
+    from functions.buffers.readings import Readings, SourceReader
     from shared.cluster.client import Client
+    from shared.cluster.events import Recorder
 
 
 class Report(Struct, kw_only=True):
@@ -37,19 +35,20 @@ class Report(Struct, kw_only=True):
     failed: int = 0
 
 
-def reconcile(batch: Batch, settings: BufferSettings, logger: Logger) -> Report:
+def reconcile(
+    batch: Batch, *, client: Client, recorder: Recorder, sources: SourceReader, now: datetime, logger: Logger
+) -> Report:
     """Raise buffers by the batch's events, and read queues and alarms if the batch asks for that.
 
     Raises:
         ApiError: the buffers can't be listed.
     """
-    client, now = connect(settings), runtime.current().now()
     buffers = [b for b in _all_buffers(client) if b.is_active and _is_followed(b)]
     if not buffers:
         return Report()
     readings: Readings | None = None
     if batch.read:
-        readings = read([buffer_signals.signals(b.metadata.annotations) for b in buffers], settings)
+        readings = sources.read([buffer_signals.signals(b.metadata.annotations) for b in buffers])
     changed = failed = 0
     for buffer in buffers:
         try:
@@ -61,7 +60,7 @@ def reconcile(batch: Batch, settings: BufferSettings, logger: Logger) -> Report:
             logger.warning("A CapacityBuffer was not written", extra={"buffer": buffer.key, "why": str(error)})
         if readings is not None:
             for sentence in observation.unknown(buffer, readings):
-                events.recorder(client).record(buffer.ref, "Warning", "DemandUnknown", sentence)
+                recorder.record(buffer.ref, "Warning", "DemandUnknown", sentence)
     if readings is not None and readings.unknown:
         logger.warning("Sources of CapacityBuffers are unknown", extra={"why": sorted(readings.unknown.values())})
     return Report(following=len(buffers), changed=changed, failed=failed)

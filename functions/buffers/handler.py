@@ -9,13 +9,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.buffers.controller import Report, reconcile
 from functions.buffers.messages import parse_batch
+from functions.buffers.readings import SourceReader
 from functions.buffers.settings import BufferSettings
 from shared.base import aws, metrics, queues, runtime
 from shared.base.settings import read
+from shared.cluster.connect import connect
 from shared.cluster.errors import ApiError
+from shared.cluster.events import recorder
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from functions.buffers.messages import Batch
 
 logger = Logger(service="buffers")
 
@@ -25,12 +30,12 @@ logger = Logger(service="buffers")
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
     """Handle a whole batch together; the response lists the messages to redeliver."""
     settings = read(BufferSettings, runtime.current().environ)
-    batch = parse_batch(event, settings, logger)
+    batch = parse_batch(event, settings, sqs=aws.sqs, logger=logger)
     report = Report()
     failed = False
     if batch.arrivals or batch.read:
         try:
-            report = reconcile(batch, settings, logger)
+            report = _reconcile(batch, settings)
         except (ApiError, BotoCoreError, ClientError) as error:
             logger.warning(
                 "Following queues, alarms and events failed and is tried again",
@@ -41,3 +46,9 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # 
         counts = {"following": report.following, "changed": report.changed, "events": len(batch.arrivals)}
         logger.info("Followed queues, alarms and events", extra=counts)
     return queues.retry_response(aws.sqs(), event, batch.retried if failed or report.failed else ())
+
+
+def _reconcile(batch: Batch, settings: BufferSettings) -> Report:
+    process, client = runtime.current(), connect(settings)
+    sources = SourceReader(settings=settings, sqs=aws.sqs, cloudwatch=aws.cloudwatch, cache=process.cache)
+    return reconcile(batch, client=client, recorder=recorder(client), sources=sources, now=process.now(), logger=logger)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shared.api.buffer_signals import ALARM_CHANGED, Event
-from shared.base import aws, hints, queues
+from shared.base import hints, queues
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_sqs import SQSClient
 
     from functions.buffers.settings import BufferSettings
 
@@ -52,7 +53,9 @@ class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type
         return Event(self.source, self.detail_type)
 
 
-def parse_batch(event: dict[str, Any], settings: BufferSettings, logger: Logger) -> Batch:
+def parse_batch(
+    event: dict[str, Any], settings: BufferSettings, *, sqs: Callable[[], SQSClient], logger: Logger
+) -> Batch:
     """The batch; malformed messages go to the dead-letter queue with the reason."""
     arrivals: list[Arrival] = []
     retried: list[str] = []
@@ -62,7 +65,7 @@ def parse_batch(event: dict[str, Any], settings: BufferSettings, logger: Logger)
             envelope = _parse(record["body"], {_SCHEDULED, ALARM_CHANGED, *expected})
         except hints.MalformedHintError as error:
             queues.reject_malformed_event(
-                aws.sqs(), settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
+                sqs(), settings.dead_letter_queue_url, record=record, reason=str(error), logger=logger
             )
             continue
         kind = envelope.event

@@ -5,15 +5,19 @@ Only what the deployment names is read: the role allows no more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws, runtime
+from shared.base.aws import error_code
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+
+    from mypy_boto3_cloudwatch import CloudWatchClient
+    from mypy_boto3_sqs import SQSClient
 
     from functions.buffers.settings import BufferSettings
     from shared.api.buffer_signals import Signals
@@ -43,53 +47,61 @@ class Readings(Struct, kw_only=True):
     unknown: Mapping[Source, str]
 
 
-def read(followed: Sequence[Signals], settings: BufferSettings) -> Readings:
-    """The readings of all queues and alarms that buffers follow."""
-    unknown: dict[Source, str] = {}
-    messages: dict[str, int] = {}
-    named_queues, named_alarms, named_events = settings.queues, settings.alarms, settings.events
-    for name in sorted({s.queue for s in followed if s.queue}):
-        source = Source("queue", name)
-        if name not in named_queues:
-            unknown[source] = NOT_NAMED.format(source, "bufferQueues")
-            continue
-        try:
-            messages[name] = _messages(name)
-        except (BotoCoreError, ClientError) as error:
-            unknown[source] = _why(source, error)
-    alarm_names = {s.alarm for s in followed if s.alarm}
-    for name in alarm_names - named_alarms:
-        source = Source("alarm", name)
-        unknown[source] = NOT_NAMED.format(source, "bufferAlarms")
-    for missing in {event for s in followed for event in s.events} - named_events:
-        source = Source("event", str(missing))
-        unknown[source] = NOT_NAMED.format(source, "bufferEvents")
-    return Readings(messages=messages, alarms=_alarms(alarm_names & named_alarms, unknown), unknown=unknown)
+@dataclass(frozen=True, kw_only=True)
+class SourceReader:
+    """Reads queues and alarms; ``cache`` is the warm process's, which keeps the URLs of queues."""
 
+    settings: BufferSettings
+    sqs: Callable[[], SQSClient]
+    cloudwatch: Callable[[], CloudWatchClient]
+    cache: MutableMapping[str, Any]
 
-def _messages(name: str) -> int:
-    sqs = aws.sqs()
-    url = runtime.current().cached(f"buffers:url:{name}", lambda: sqs.get_queue_url(QueueName=name)["QueueUrl"])
-    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
-    return int(attributes["ApproximateNumberOfMessages"])
+    def read(self, followed: Sequence[Signals]) -> Readings:
+        """The readings of all queues and alarms that buffers follow."""
+        unknown: dict[Source, str] = {}
+        messages: dict[str, int] = {}
+        named_queues, named_alarms, named_events = self.settings.queues, self.settings.alarms, self.settings.events
+        for name in sorted({s.queue for s in followed if s.queue}):
+            source = Source("queue", name)
+            if name not in named_queues:
+                unknown[source] = NOT_NAMED.format(source, "bufferQueues")
+                continue
+            try:
+                messages[name] = self._messages(name)
+            except (BotoCoreError, ClientError) as error:
+                unknown[source] = _why(source, error)
+        alarm_names = {s.alarm for s in followed if s.alarm}
+        for name in alarm_names - named_alarms:
+            source = Source("alarm", name)
+            unknown[source] = NOT_NAMED.format(source, "bufferAlarms")
+        for missing in {event for s in followed for event in s.events} - named_events:
+            source = Source("event", str(missing))
+            unknown[source] = NOT_NAMED.format(source, "bufferEvents")
+        return Readings(messages=messages, alarms=self._alarms(alarm_names & named_alarms, unknown), unknown=unknown)
 
+    def _messages(self, name: str) -> int:
+        sqs, key = self.sqs(), f"buffers:url:{name}"
+        if key not in self.cache:
+            self.cache[key] = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        answer = sqs.get_queue_attributes(QueueUrl=self.cache[key], AttributeNames=["ApproximateNumberOfMessages"])
+        return int(answer["Attributes"]["ApproximateNumberOfMessages"])
 
-def _alarms(names: Iterable[str], unknown: dict[Source, str]) -> dict[str, bool]:
-    """Whether each alarm's state is ALARM. DescribeAlarms leaves out those that don't exist."""
-    states: dict[str, bool] = {}
-    for part in _parts(sorted(names)):
-        try:
-            described = aws.cloudwatch().describe_alarms(AlarmNames=part, MaxRecords=_ALARMS_OF_A_CALL)
-        except (BotoCoreError, ClientError) as error:
-            sources = [Source("alarm", name) for name in part]
-            unknown.update((source, _why(source, error)) for source in sources)
-            continue
-        states |= {alarm["AlarmName"]: alarm["StateValue"] == _ALARM_STATE for alarm in described["MetricAlarms"]}
-        for name in part:
-            if name not in states:
-                source = Source("alarm", name)
-                unknown[source] = f"there is no {source} of a metric in this account and Region"
-    return states
+    def _alarms(self, names: Iterable[str], unknown: dict[Source, str]) -> dict[str, bool]:
+        """Whether each alarm's state is ALARM. DescribeAlarms leaves out those that don't exist."""
+        states: dict[str, bool] = {}
+        for part in _parts(sorted(names)):
+            try:
+                described = self.cloudwatch().describe_alarms(AlarmNames=part, MaxRecords=_ALARMS_OF_A_CALL)
+            except (BotoCoreError, ClientError) as error:
+                sources = [Source("alarm", name) for name in part]
+                unknown.update((source, _why(source, error)) for source in sources)
+                continue
+            states |= {alarm["AlarmName"]: alarm["StateValue"] == _ALARM_STATE for alarm in described["MetricAlarms"]}
+            for name in part:
+                if name not in states:
+                    source = Source("alarm", name)
+                    unknown[source] = f"there is no {source} of a metric in this account and Region"
+        return states
 
 
 def _parts(names: list[str]) -> Iterator[list[str]]:
@@ -97,7 +109,7 @@ def _parts(names: list[str]) -> Iterator[list[str]]:
 
 
 def _why(source: Source, error: BotoCoreError | ClientError) -> str:
-    code = aws.error_code(error) if isinstance(error, ClientError) else type(error).__name__
+    code = error_code(error) if isinstance(error, ClientError) else type(error).__name__
     if code in _NO_QUEUE:
         return f"there is no {source} in this account and Region"
     return f"{source} can't be read: {code}"

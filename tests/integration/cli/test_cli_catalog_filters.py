@@ -8,7 +8,7 @@ import pytest
 
 from cli.catalog import command
 from cli.catalog.filters import SORTS
-from tests.e2e.cli.conftest import call
+from tests.integration.cli.command import call
 
 LABEL = "karpenter.k8s.aws/instance-"
 GIB = 1024
