@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from infra.cluster.functions import Functions
     from infra.cluster.queues import Queues
 
-_WIDTH = 24
-_HEIGHT = 6
-_PERIOD = Duration.minutes(5)
+WIDTH = 24
+HEIGHT = 6
+PERIOD = Duration.minutes(5)
 
 
 class Dashboard(Construct):
@@ -46,8 +46,8 @@ class Dashboard(Construct):
                 [
                     cloudwatch.AlarmStatusWidget(
                         title=f"Tenon on {cluster}",
-                        alarms=[self._named(alarm, cluster) for alarm in alarms.by_name],
-                        width=_WIDTH,
+                        alarms=[named_alarm(self, alarm, cluster) for alarm in alarms.by_name],
+                        width=WIDTH,
                         height=3,
                     )
                 ],
@@ -57,7 +57,7 @@ class Dashboard(Construct):
                 _disruption_row(cluster),
                 _health_row(functions, queues),
                 _row(
-                    _table(
+                    log_table(
                         "Warnings and errors",
                         [*logs.values()],
                         [
@@ -66,20 +66,22 @@ class Dashboard(Construct):
                             "sort @timestamp desc",
                             "limit 50",
                         ],
+                        width=WIDTH,
                     )
                 ),
             ],
         )
 
-    def _named(self, alarm: str, cluster: str) -> cloudwatch.IAlarm:
-        """An alarm by its name, so that the dashboard doesn't depend on the alarm."""
-        arn = Stack.of(self).format_arn(
-            service="cloudwatch",
-            resource="alarm",
-            resource_name=resource_names.name(cluster, alarm, longest=MAX_NAME_LENGTH),
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
-        return cloudwatch.Alarm.from_alarm_arn(self, alarm, arn)
+
+def named_alarm(scope: Construct, alarm: str, owner: str) -> cloudwatch.IAlarm:
+    """An alarm by its name, so that the dashboard doesn't depend on the alarm."""
+    arn = Stack.of(scope).format_arn(
+        service="cloudwatch",
+        resource="alarm",
+        resource_name=resource_names.name(owner, alarm, longest=MAX_NAME_LENGTH),
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    return cloudwatch.Alarm.from_alarm_arn(scope, alarm, arn)
 
 
 def _cluster_rows(cluster: str) -> list[list[cloudwatch.IWidget]]:
@@ -102,9 +104,9 @@ def _cluster_rows(cluster: str) -> list[list[cloudwatch.IWidget]]:
 def _price_row(cluster: str, logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
     return _row(
         _graph(cluster, "Planned and bought, USD per hour", [metrics.PLANNED_PRICE, metrics.BOUGHT_PRICE]),
-        _table(
+        log_table(
             "Planned, bought and realised price of decisions, USD per hour",
-            logs[function_sizes.LIFECYCLE],
+            [logs[function_sizes.LIFECYCLE]],
             [
                 'filter message = "The pods of a decision run"',
                 "fields @timestamp, planned_usd_per_hour, bought_usd_per_hour, realised_usd_per_hour",
@@ -117,9 +119,9 @@ def _price_row(cluster: str, logs: Mapping[str, str]) -> list[cloudwatch.IWidget
 
 def _log_tables(logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
     return _row(
-        _table(
+        log_table(
             "Nodes and cost by NodePool, type and capacity type",
-            logs[function_sizes.LIFECYCLE],
+            [logs[function_sizes.LIFECYCLE]],
             [
                 'filter message = "Cluster metrics"',
                 "sort @timestamp desc",
@@ -127,9 +129,9 @@ def _log_tables(logs: Mapping[str, str]) -> list[cloudwatch.IWidget]:
                 "fields nodes, usd_per_hour, by_pool, by_type",
             ],
         ),
-        _table(
+        log_table(
             "Disrupted nodes and savings",
-            logs[function_sizes.DISRUPTION],
+            [logs[function_sizes.DISRUPTION]],
             [
                 'filter message = "Disrupting nodes"',
                 "fields @timestamp, reason, pods, replacements, savings, why",
@@ -151,14 +153,12 @@ def _disruption_row(cluster: str) -> list[cloudwatch.IWidget]:
 def _health_row(functions: Functions, queues: Queues) -> list[cloudwatch.IWidget]:
     by_name = functions.by_name
     return _row(
-        _lines("Errors", {n: f.metric_errors(period=_PERIOD, statistic="Sum") for n, f in by_name.items()}),
-        _lines(
-            "Duration, p99 (ms)", {n: f.metric_duration(period=_PERIOD, statistic="p99") for n, f in by_name.items()}
-        ),
-        _lines(
+        lines("Errors", {n: f.metric_errors(period=PERIOD, statistic="Sum") for n, f in by_name.items()}),
+        lines("Duration, p99 (ms)", {n: f.metric_duration(period=PERIOD, statistic="p99") for n, f in by_name.items()}),
+        lines(
             "Oldest message (s)",
             {
-                n: q.metric_approximate_age_of_oldest_message(period=_PERIOD, statistic="Maximum")
+                n: q.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum")
                 for n, q in queues.by_function.items()
             },
         ),
@@ -171,25 +171,29 @@ def _row(*widgets: cloudwatch.ConcreteWidget) -> list[cloudwatch.IWidget]:
 
 
 def _graph(cluster: str, title: str, shown: Sequence[metrics.Metric]) -> cloudwatch.GraphWidget:
-    return _lines(title, {m.name: custom(m, cluster=cluster, period=_PERIOD) for m in shown})
+    return lines(title, {m.name: custom(m, cluster=cluster, period=PERIOD) for m in shown})
 
 
-def _lines(title: str, shown: Mapping[str, cloudwatch.Metric]) -> cloudwatch.GraphWidget:
+def lines(title: str, shown: Mapping[str, cloudwatch.Metric]) -> cloudwatch.GraphWidget:
+    """A graph with a line for each metric, by its label."""
     return cloudwatch.GraphWidget(
         title=title,
         left=[m.with_(label=name) for name, m in shown.items()],
         left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False),
-        width=_WIDTH // 3,
-        height=_HEIGHT,
+        width=WIDTH // 3,
+        height=HEIGHT,
     )
 
 
-def _table(title: str, logs: str | Sequence[str], query: Sequence[str]) -> cloudwatch.LogQueryWidget:
+def log_table(
+    title: str, logs: Sequence[str], query: Sequence[str], *, width: int = WIDTH // 2
+) -> cloudwatch.LogQueryWidget:
+    """The rows of a query on these log groups."""
     return cloudwatch.LogQueryWidget(
         title=title,
-        log_group_names=[logs] if isinstance(logs, str) else [*logs],
+        log_group_names=[*logs],
         query_lines=[*query],
         view=cloudwatch.LogQueryVisualizationType.TABLE,
-        width=_WIDTH if not isinstance(logs, str) else _WIDTH // 2,
-        height=_HEIGHT,
+        width=width,
+        height=HEIGHT,
     )
