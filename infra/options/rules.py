@@ -38,7 +38,7 @@ class Option:
 
 def option(key: str, rule: Rule[T]) -> T:
     """The field of a dataclass for this context key."""
-    return dataclasses.field(default=rule.default, metadata={Option.__name__: Option(key=key, rule=rule)})
+    return dataclasses.field(default=rule.default, metadata={"option": Option(key=key, rule=rule)})
 
 
 def refused(option: str, value: object, allowed: str) -> OptionError:

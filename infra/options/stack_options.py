@@ -177,7 +177,7 @@ class StackOptions:
 
 
 OPTIONS: Mapping[str, Option] = {
-    field.name: field.metadata[Option.__name__] for field in dataclasses.fields(StackOptions) if field.metadata
+    field.name: field.metadata["option"] for field in dataclasses.fields(StackOptions) if field.metadata
 }
 """The options by field, without the cluster's name."""
 KEYS = ("cluster", "clusters", *(known.key for known in OPTIONS.values()))
