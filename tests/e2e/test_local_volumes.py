@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import pytest
-
 from local.kubernetes import kinds
 from local.world.sample_objects import deployment, node_class, node_pool
 from tests.e2e.world_state import running
@@ -58,7 +56,6 @@ def events(world: World, kind: str, reason: str) -> set[str]:
     }
 
 
-@pytest.mark.flow
 def test_the_node_of_a_local_volume_stays_and_nothing_is_bought_once_it_is_gone(world: World) -> None:
     disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     requirements = {"karpenter.sh/capacity-type": ["on-demand"], "kubernetes.io/arch": ["amd64"]}

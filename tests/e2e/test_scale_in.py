@@ -69,7 +69,6 @@ def disruption_logs(world: World) -> list[dict[str, Any]]:
     return [line for i in world.aws.functions.invocations if i.function == "disruption" for line in lines(i)]
 
 
-@pytest.mark.flow
 def test_the_nodes_that_a_scale_in_leaves_behind_go_within_minutes_and_within_the_budget(world: World) -> None:
     start(world)
     before = len(world.nodes())
@@ -128,6 +127,7 @@ def test_a_garbled_load_history_is_ignored_named_in_the_log_and_written_again(wo
     assert world.failures() == []
 
 
+@pytest.mark.flow
 def test_four_empty_nodes_go_within_a_minute_under_a_budget_of_one(world: World) -> None:
     spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}

@@ -7,17 +7,7 @@ import pytest
 from local.world import World, sample_objects
 from local.world.hostility import Hostility
 from local.world.options import Options
-from tests.e2e.test_standby_nodes import (
-    MINUTE,
-    STOPPED,
-    TIMING,
-    TYPE,
-    BoundPods,
-    instances,
-    pool,
-    states,
-    web,
-)
+from tests.e2e.test_standby_nodes import MINUTE, STOPPED, TIMING, TYPE, BoundPods, instances, pool, states, web
 from tests.e2e.world_state import running
 
 LONG = 60 * MINUTE
@@ -28,7 +18,7 @@ def run_once(world: World) -> None:
     """Start the stopped nodes for pods, wait until others are stopped, and remove the pods."""
     world.run_until(lambda: states(world)[STOPPED] == COUNT and set(states(world)) <= {"", STOPPED}, limit=LONG)
     world.scale("default", "web", COUNT)
-    world.run_until(lambda: len(running(world)) == COUNT, limit=LONG)
+    world.run_until(lambda: len(running(world, "web")) == COUNT, limit=LONG)
     world.scale("default", "web", 0)
     world.run_until(lambda: states(world) == {STOPPED: COUNT} and instances(world) == {STOPPED: COUNT}, limit=LONG)
     claimed = sorted(c["status"]["providerID"].rsplit("/", 1)[-1] for c in world.claims())

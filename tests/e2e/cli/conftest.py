@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,10 +31,17 @@ class Shell:
             return call(*arguments, "--cluster", CLUSTER, env={"KUBECONFIG": str(self.kubeconfig)})
 
 
+@contextlib.contextmanager
+def shell_in(folder: Path) -> Iterator[Shell]:
+    """A cluster with Tenon, and a kubeconfig for it in the folder."""
+    with World(cluster=CLUSTER) as world:
+        path = folder / "kubeconfig"
+        path.write_text(world.kubectl_config())
+        yield Shell(world, path)
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """A cluster with Tenon, and a kubeconfig for it."""
-    with World(cluster=CLUSTER) as world:
-        path = tmp_path / "kubeconfig"
-        path.write_text(world.kubectl_config())
-        yield Shell(world, path)
+    with shell_in(tmp_path) as opened:
+        yield opened

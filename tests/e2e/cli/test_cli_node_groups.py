@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from tests.e2e.cli.conftest import CLUSTER, Shell
+from tests.e2e.cli.conftest import CLUSTER, Shell, shell_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 TAG = "k8s.io/cluster-autoscaler/"
 
@@ -47,9 +47,15 @@ def auto_scaling_group(
     )
 
 
-@pytest.fixture
-def grouped(shell: Shell) -> Shell:
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A cluster with a tagged group, a managed node group, and the group of another cluster."""
+    with shell_in(tmp_path_factory.mktemp("grouped")) as opened:
+        create_groups(opened)
+        yield opened
+
+
+def create_groups(shell: Shell) -> None:
     role = boto3.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
     boto3.client("eks").create_nodegroup(
         clusterName=CLUSTER,
@@ -63,7 +69,6 @@ def grouped(shell: Shell) -> Shell:
     )
     auto_scaling_group(shell, "licences", tags={f"{TAG}node-template/taint/licence": "sap"})
     auto_scaling_group(shell, "foreign", cluster="another")
-    return shell
 
 
 def test_groups_are_shown_with_the_node_that_they_would_add(grouped: Shell) -> None:

@@ -10,20 +10,28 @@ import pytest
 
 from local.kubernetes import kinds
 from shared.base import runtime
-from tests.e2e.cli.conftest import CLUSTER, Shell
+from tests.e2e.cli.conftest import CLUSTER, Shell, shell_in
 from tests.integration.cli.command import call
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from local.world import World
 
 
-@pytest.fixture
-def busy(shell: Shell) -> Shell:
-    """Five replicas running on machines of their own."""
+def run_five_replicas(shell: Shell) -> Shell:
+    """Have five replicas run on machines of their own."""
     shell.world.apply("cli/demo/manifests/spot-default.yaml")
     shell.world.scale("default", "inflate", 5)
     shell.world.run_until_idle()
     return shell
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """Five running replicas, for all tests that only read."""
+    with shell_in(tmp_path_factory.mktemp("busy")) as opened:
+        yield run_five_replicas(opened)
 
 
 def test_once_it_shows_every_node_with_price_and_requested_share(busy: Shell) -> None:
@@ -55,8 +63,8 @@ def test_nodes_are_filtered_and_sorted(busy: Shell) -> None:
 
 
 @pytest.mark.flow
-def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:
-    world = busy.world
+def test_the_live_view_follows_the_cluster_until_ctrl_c(shell: Shell) -> None:
+    world = run_five_replicas(shell).world
     world.scale("default", "inflate", 0)
     frames = 0
 
@@ -68,7 +76,7 @@ def test_the_live_view_follows_the_cluster_until_ctrl_c(busy: Shell) -> None:
         with runtime.using(runtime.Runtime(environ={}, now=world.clock.now, sleep=world.clock.sleep)):
             world.run_for(timedelta(seconds=seconds))
 
-    terminal = {"FORCE_COLOR": "1", "COLUMNS": "120", "LINES": "40", "KUBECONFIG": str(busy.kubeconfig)}
+    terminal = {"FORCE_COLOR": "1", "COLUMNS": "120", "LINES": "40", "KUBECONFIG": str(shell.kubeconfig)}
     with runtime.using(runtime.Runtime(environ=os.environ, now=world.clock.now, sleep=sleep)):
         selected = ("-l", "karpenter.sh/nodepool=default")
         shown = call("nodes", "--cluster", CLUSTER, "--interval", "4", *selected, env=terminal)

@@ -32,7 +32,6 @@ def replacing_world() -> Iterator[World]:
         yield world
 
 
-@pytest.mark.flow
 def test_a_wave_of_recommendations_replaces_a_tenth_at_a_time_and_launches_replacements_first(
     replacing_world: World,
 ) -> None:

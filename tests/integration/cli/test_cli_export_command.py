@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.e2e.cli.conftest import CLUSTER
 from tests.integration.cli.command import call
-from tests.integration.cli.export_process import AWS, UNREACHABLE, Scrape, running
+from tests.integration.cli.export_process import AWS, CLUSTER, UNREACHABLE, Scrape, running
 
 if TYPE_CHECKING:
     from pathlib import Path
