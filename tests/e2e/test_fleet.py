@@ -57,6 +57,12 @@ def reasons(world: FleetWorld) -> set[tuple[str, str]]:
     return {(line["cluster"], line["reason"]) for line in reports(world, metrics.FLEET)}
 
 
+def test_the_roles_of_the_fleets_functions_are_enforced_like_those_of_its_clusters(fleet: FleetWorld) -> None:
+    for deployed in fleet.aws.stacks:
+        for function in deployed.role_names():
+            assert fleet.aws.enforcement.statements(function)
+
+
 @pytest.mark.flow
 def test_pending_pods_of_each_cluster_get_nodes_with_the_one_catalog(with_pools: FleetWorld) -> None:
     world = with_pools

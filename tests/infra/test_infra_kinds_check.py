@@ -12,6 +12,7 @@ from infra import assembly
 from infra.cluster.kubernetes import cluster_manifests, deployment_access, kinds_check
 from local.aws import backends
 from local.kubernetes import kinds
+from local.kubernetes.apiserver.http import Response
 from tests.infra import custom_resource_deployment
 from tests.infra.resolved_template import resolved
 
@@ -128,6 +129,14 @@ def test_auto_modes_definitions_are_known_by_the_cluster_too(deployment: Deploym
     definitions = deployment.server.store.list(kinds.CUSTOM_RESOURCE_DEFINITIONS)
     (sentence,) = kinds_check.ownership_errors(definitions, auto_mode=True)
     assert sentence == f"CustomResourceDefinition {NODE_POOLS} belongs to EKS Auto Mode, not to Tenon or Karpenter"
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_the_check_waits_until_the_cluster_knows_its_access_entry(deployment: Deployment, status: int) -> None:
+    denials = [Response(status), Response(status)]
+    deployment.server.intercept = lambda _: denials.pop() if denials else None
+    assert request(deployment, "Create")["Status"] == "SUCCESS"
+    assert denials == []
 
 
 def test_a_cluster_that_cannot_be_read_fails_the_deployment_at_once(deployment: Deployment) -> None:

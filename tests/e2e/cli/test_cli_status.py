@@ -12,6 +12,7 @@ import pytest
 from cli.status import interruption_feed
 from infra import function_sizes
 from infra.cluster import resource_names
+from local.faults import Fault
 from tests.e2e.cli.conftest import CLUSTER, Shell
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ def test_a_dead_letter_is_shown_and_exits_with_1(shell: Shell) -> None:
     (queue,) = (q for q in result.json["queues"] if q["name"] == "termination")
     assert (queue["waiting"], queue["dead"]) == (0, 1)
     assert result.json["well"] is False
+
+
+def test_a_cluster_that_cannot_be_read_is_noted_and_exits_with_1(shell: Shell) -> None:
+    shell.world.faults.inject_kubernetes("GET", "/pods", Fault(code="Forbidden", status=403), times=1000)
+    shown = shell.tenon("status")
+    assert shown.code == 1
+    assert any("the cluster can't be read" in line for line in shown.lines), shown.out
 
 
 def test_an_active_alarm_is_shown_with_its_runbook(shell: Shell) -> None:

@@ -71,7 +71,10 @@ class World:
                 {
                     "product": {"attributes": {"instanceType": name}},
                     "terms": {
-                        "OnDemand": {"t": {"priceDimensions": {"d": {"pricePerUnit": {self.currency: str(price)}}}}}
+                        "OnDemand": {
+                            "t": {"priceDimensions": {"d": {"pricePerUnit": {self.currency: str(price)}}}},
+                            "free": {"priceDimensions": {"d": {"pricePerUnit": {self.currency: "0.0000000000"}}}},
+                        }
                     },
                 }
             )
@@ -154,6 +157,14 @@ def test_a_denied_price_list_keeps_the_last_good_prices(world: World, capsys: py
     assert catalog.price_source == "kept"
     assert catalog.on_demand["m5.large"] == 0.096
     assert '"tenon_catalog_prices_not_from_aws":[1.0]' in capsys.readouterr().out
+
+
+def test_prices_are_kept_however_old_they_are(world: World) -> None:
+    world.run({"refresh": "types"})
+    world.prices = None
+    world.now += timedelta(days=3)
+    catalog = world.run({"refresh": "types"})
+    assert (catalog.price_source, catalog.on_demand["m5.large"]) == ("kept", 0.096)
 
 
 def test_without_any_price_list_the_embedded_ratios_keep_the_order(world: World) -> None:

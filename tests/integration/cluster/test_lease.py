@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from datetime import timedelta
@@ -255,6 +256,21 @@ def test_a_lease_that_could_not_be_released_delays_runs_until_it_expires(server:
     runs.pass_time(2)
     assert runs.run("c")
     assert runs.runs == ["a", "c"]
+
+
+def test_a_run_that_took_too_long_leaves_its_successor_the_lease(
+    runs: Runs, make_client: Callable[[], Client], clock: Clock
+) -> None:
+    with contextlib.ExitStack() as successor:
+
+        def lose_the_lease() -> None:
+            runs.pass_time(16)
+            successor.enter_context(hold(make_client(), cluster="demo-lifecycle", holder="b", now=clock.now))
+
+        runs.during = [lose_the_lease]
+        assert runs.run("a")
+        assert not runs.run("c")
+    assert runs.runs == ["a"]
 
 
 def test_without_the_lease_an_action_runs_all_the_same(server: Server, runs: Runs) -> None:

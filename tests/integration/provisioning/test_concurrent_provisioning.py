@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from local.faults import Fault, InjectionPoint
+    from local.kubernetes.apiserver.http import Request
 
 CHECKOUT = Path(__file__).parent.parent.parent.parent
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -101,10 +102,11 @@ class ConcurrentRuns:
     """A cluster and an AWS account, and provisioning runs in them."""
 
     def __init__(
-        self, cloud: Cloud, kubernetes: Store, interleaving: Interleaving, clock: Clock, warm: dict[str, dict[str, Any]]
+        self, cloud: Cloud, server: Server, interleaving: Interleaving, clock: Clock, warm: dict[str, dict[str, Any]]
     ) -> None:
         self.cloud = cloud
-        self.store = kubernetes
+        self.server = server
+        self.store = server.store
         self.interleaving = interleaving
         self.clock = clock
         self._warm = warm
@@ -217,7 +219,7 @@ def concurrent_runs() -> Iterator[ConcurrentRuns]:
             client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), sleep=lambda _: None)
             stack.callback(client.close)
             warm[holder] = {"cluster:client": client, "cluster:facts": {"demo": (NOW + timedelta(days=9), info)}}
-        yield ConcurrentRuns(cloud, kubernetes, interleaving, clock, warm)
+        yield ConcurrentRuns(cloud, server, interleaving, clock, warm)
 
 
 @pytest.mark.parametrize("series", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, SERIES))])
@@ -240,3 +242,23 @@ def test_concurrent_runs_launch_each_instance_once_and_lose_no_claim(
         for claim in claims:
             instance = claim["status"]["providerID"].rsplit("/", 1)[-1]
             assert tags[instance][names.NODECLAIM_TAG] == claim["metadata"]["name"]
+
+
+def test_a_run_whose_lease_expires_before_it_writes_launches_nothing(concurrent_runs: ConcurrentRuns) -> None:
+    concurrent_runs.clear()
+    concurrent_runs.clock.turn(60)
+    concurrent_runs.add_pods(PODS, SERIES * SEEDS_PER_SERIES)
+    by_successor: list[str] = []
+
+    def run_successor(request: Request) -> None:
+        if request.path.endswith("/poddisruptionbudgets"):  # the last list of a run
+            concurrent_runs.server.intercept = None
+            concurrent_runs.clock.turn(60)
+            concurrent_runs.run("b")
+            by_successor.extend(claim["metadata"]["name"] for claim in concurrent_runs.claims())
+
+    concurrent_runs.lease_conflicts = 0
+    concurrent_runs.server.intercept = run_successor
+    concurrent_runs.run("a")
+    assert concurrent_runs.lease_conflicts == 1
+    assert [claim["metadata"]["name"] for claim in concurrent_runs.claims()] == by_successor != []

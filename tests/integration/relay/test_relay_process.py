@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -17,10 +18,17 @@ from urllib.error import HTTPError, URLError
 
 import pytest
 
+from local.kubernetes.apiserver.server import ADMIN_TOKEN
 from relay.health import HealthServer
+from relay.main import RelaySettings, run
+from shared import hints, runtime
+from shared.cluster.client import Client
+from shared.cluster.connect import configuration
+from tests.integration.relay.conftest import BUS, CLUSTER
 
 if TYPE_CHECKING:
     from local.kubernetes.apiserver.server import Server
+    from tests.integration.relay.conftest import Bus
 
 ROOT = Path(__file__).parents[3]
 _TIMEOUT_SECONDS = 60.0
@@ -120,6 +128,16 @@ def test_the_relay_is_healthy_but_not_ready_while_it_cannot_publish_and_exits_on
     lines = [json.loads(line) for line in output.splitlines()]
     assert lines[0]["message"] == "watching cluster demo for event bus tenon-demo"
     assert lines[-1]["message"] == "stopped; 1 keys were not sent"  # that it has started
+
+
+def test_a_relay_that_is_stopped_sends_what_is_pending(server: Server, bus: Bus) -> None:
+    stop = threading.Event()
+    stop.set()
+    client = Client(configuration(server.url, server.ca_pem, lambda: ADMIN_TOKEN), attempts=1)
+    settings = RelaySettings(cluster_name=CLUSTER, event_bus_name=BUS, health_port=0)
+    with runtime.using(runtime.Runtime(environ={}, cache={"aws:events": bus.events})):
+        run(settings, client, stop)
+    assert [detail_type for detail_type, _ in bus.hints()] == [hints.RELAY_STARTED]
 
 
 @pytest.mark.parametrize("missing", ["TENON_CLUSTER_NAME", "TENON_EVENT_BUS_NAME", "KUBECONFIG"])

@@ -9,6 +9,8 @@ import pytest
 
 from functions.lifecycle.claims.node_repair import REPAIR_ANNOTATION
 from local.aws import backends
+from local.kubernetes import kinds
+from local.kubernetes.registry import published_types
 from shared.api import labels as names
 from shared.base import aws, runtime
 from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
@@ -284,6 +286,28 @@ def test_launch_templates_unused_for_an_hour_and_leases_without_node_are_deleted
         "owned",
         "used",
     ]
+
+
+def test_unused_launch_templates_are_looked_up_once_an_hour(env: Environment) -> None:
+    env.settle(minutes=5)
+    assert env.calls.count("DescribeLaunchTemplates") == 1
+    env.turn(3600)
+    env.reconcile()
+    assert env.calls.count("DescribeLaunchTemplates") == 2
+
+
+def test_a_node_that_cannot_be_decoded_keeps_its_nodeclaim(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = env.a_node("old")
+    env.pod("web", "old")
+    with monkeypatch.context() as lenient:  # as a server would be that knows other types of fields
+        lenient.setattr(published_types, "decode", lambda _kind, obj, _before=None: obj)
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}]
+        env.store.patch(kinds.NODES, "old", {"status": {"conditions": conditions}}, subresource="status")
+    env.turn(3600)
+    env.settle(minutes=3)
+    assert [c["metadata"]["name"] for c in env.claims()] == ["claim-old"]
+    assert env.states()[instance] == "running"
+    assert [p["metadata"]["name"] for p in env.pods()] == ["web"]
 
 
 def templates(env: Environment) -> set[str]:

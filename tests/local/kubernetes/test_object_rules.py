@@ -37,6 +37,10 @@ def near(**term: object) -> dict[str, Any]:
     return {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone", **term}]}}}
 
 
+def claim_of(storage: str) -> dict[str, Any]:
+    return {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}}
+
+
 def resources(**own: dict[str, str]) -> dict[str, Any]:
     return {"containers": [{"name": "main", "image": "web:1", "resources": own}]}
 
@@ -95,6 +99,8 @@ def test_pods(store: Store, spec: dict[str, Any], errors: list[str]) -> None:
         (kinds.PERSISTENT_VOLUME_CLAIMS, {"spec": {}}, [
             "spec.accessModes: Required", "spec.resources[storage]: Required",
         ]),
+        (kinds.PERSISTENT_VOLUME_CLAIMS, claim_of("1"), []),
+        (kinds.PERSISTENT_VOLUME_CLAIMS, claim_of("0"), ["spec.resources[storage]: Invalid"]),
         (kinds.STORAGE_CLASSES, {}, ["provisioner: Required"]),
         (kinds.PRIORITY_CLASSES, {"value": 2_000_000_000}, ["value: Forbidden"]),
         (kinds.RUNTIME_CLASSES, {"handler": "Not Lower"}, ["handler: Invalid"]),

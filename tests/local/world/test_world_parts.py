@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from local.clock import Clock
 from local.faults import Crash, Fault, Faults, InjectionPoint
 from local.kubernetes import kinds
 from local.kubernetes.registry.store import Store
+from local.world.apply import apply_object
 from local.world.authentication import access_key_of
+from local.world.event_loop import EventLoop
 from local.world.quiescence import MIN_QUIET_TIME, ActivityMonitor, required_quiet_time, unfinished
 from local.world.timeline import Timeline
 
@@ -134,3 +137,40 @@ def test_the_most_specific_capacity_setting_applies() -> None:
     assert capacity.take(pool, 5) == 3
     capacity.set(*pool, None)
     assert capacity.remaining(pool) == 0
+
+
+class Alarm:
+    """An actor that has nothing to do before its time."""
+
+    def __init__(self, time: datetime) -> None:
+        self._time = time
+
+    def step(self, now: datetime) -> bool:  # noqa: ARG002 (an actor's signature)
+        return False
+
+    def due(self) -> datetime:
+        return self._time
+
+
+def test_a_run_ends_on_time_although_the_next_thing_to_do_is_later() -> None:
+    clock = Clock(NOW, elapsed=lambda: 0.0)
+    alarm = Alarm(NOW + timedelta(hours=12))
+    loop = EventLoop(clock, [alarm], is_busy=lambda: False, after_step=lambda: None, unfinished=lambda: "")
+    loop.run_for(timedelta(hours=1))
+    assert clock.now() == NOW + timedelta(hours=1)
+
+
+def test_a_manifest_that_is_applied_again_changes_labels_and_keeps_the_clusters_own_metadata() -> None:
+    store = Store(now=lambda: NOW)
+    before = apply_object(store, manifest(team="red"))
+    after = apply_object(store, manifest(team="blue"))
+    assert after["metadata"]["labels"] == {"team": "blue"}
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+def manifest(team: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "default", "labels": {"team": team}},
+    }

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.buffers import observation
-from functions.buffers.messages import Arrival
+from functions.buffers.controller import _observed
+from functions.buffers.messages import Arrival, Batch
 from functions.buffers.observation import HOLD, LAST_READS, NOTHING, Level, followed
 from functions.buffers.readings import Readings, Source
 from shared.api import buffer_signals
@@ -156,3 +157,11 @@ def test_only_the_sources_of_a_buffer_are_said_of_it() -> None:
     sentence = 'queue "q" can\'t be read: Throttling'
     assert list(observation.unknown(buffer(sqs_queue="q", cloudwatch_alarm="a"), readings(None))) == [sentence]
     assert list(observation.unknown(buffer(sqs_queue="other"), readings(None))) == []
+
+
+def test_a_buffer_that_follows_events_and_a_queue_is_raised_by_both_in_one_run() -> None:
+    following = buffer(sqs_queue="q", messages_per_chunk="100", event="shop.campaigns/Sale")
+    batch = Batch(arrivals=(Arrival(event=SALE, time=NOW),), read=True)
+    annotations = _observed(following, batch=batch, readings=readings(200), now=NOW).metadata.annotations
+    assert annotations[QUEUE_CHUNKS] == "2"
+    assert annotations[EVENT_UNTIL] == "2026-11-22T12:16:00Z"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from shared.api import labels as names
 from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.api.nodeclaim import NodeClaimSpec
+from shared.api.nodeclaim import NodeClaimSpec, NodeClaimStatus
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
 from shared.cloud_provider import InstanceNetwork
@@ -67,6 +67,19 @@ def test_blockers_hold_until_the_termination_grace_period_ends(cluster: Cluster)
     result = expired(cluster)
     assert [(a.nodes, a.forced) for a in result.commands] == [(("goes",), True)]
     assert [r.node for r in result.blocked] == ["waits"]
+
+
+def test_a_node_that_waits_for_a_machine_that_never_joined_says_so(cluster: Cluster) -> None:
+    cluster.node("old", 1, spec=old())
+    cluster.pod("p", "old")
+    cluster.node("late", 1, age=HOUR)
+    cluster.nodes.pop()
+    cluster.claims[-1] = replace(cluster.claims[-1], status=NodeClaimStatus(provider_id="aws:///a/i-late"))
+    result = expired(cluster)
+    assert result.commands == ()
+    assert [b.message for b in result.blocked] == [
+        "its pods would go to node claim-late, which isn't initialized",
+    ]
 
 
 def test_expire_after_never_never_expires(cluster: Cluster) -> None:

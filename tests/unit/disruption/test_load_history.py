@@ -152,6 +152,13 @@ def test_updates_drains_and_small_changes_are_no_scale_ins(during: tuple[Pod, ..
     assert history.scale_ins == []
 
 
+def test_an_update_makes_an_earlier_scale_in_no_deeper() -> None:
+    history = sweep(sweep(LoadHistory(), *pods(50), at=NOW), *pods(15), at=NOW + MINUTE)
+    history = sweep(history, *pods(15, terminating=True), at=NOW + 2 * MINUTE)
+    (scale_in,) = history.scale_ins
+    assert (scale_in.before, scale_in.after) == (50, 15)
+
+
 def test_a_scale_in_that_removes_little_of_the_pools_load_is_no_evidence() -> None:
     batch = pods(100, "batch-abc", template_hash="abc")
     history = sweep(LoadHistory(), *pods(10), *batch, at=NOW)

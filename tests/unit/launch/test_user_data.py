@@ -135,6 +135,7 @@ def test_bottlerocket_merges_the_users_settings_under_ours() -> None:
     assert kubernetes["api-server"] == "https://demo.example"
     assert kubernetes["cluster-certificate"] == "Q0E="
     assert kubernetes["max-pods"] == 40
+    assert kubernetes["system-reserved"] == {"cpu": "100m"}
     assert kubernetes["allowed-unsafe-sysctls"] == ["net.core.somaxconn"]
     assert kubernetes["node-labels"] == {"mine": "yes", "team": "a", "karpenter.sh/nodepool": "default"}
     assert kubernetes["node-taints"] == {"special": ["yes:NoSchedule"], "karpenter.sh/unregistered": [":NoExecute"]}

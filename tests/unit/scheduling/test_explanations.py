@@ -32,6 +32,14 @@ def affinity_rule(app: str, key: str, kind: str = "podAffinity") -> Raw:
     return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
+def architectures(*names: str) -> Raw:
+    """A node affinity with a term for each architecture, of which one has to be satisfied."""
+    terms = [
+        {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": [name]}]} for name in names
+    ]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
 def daemon(cpu: str) -> Raw:
     template = {"metadata": {}, "spec": asks({"cpu": cpu})}
     meta = {"name": "agent", "namespace": "kube-system", "uid": "agent"}
@@ -87,6 +95,12 @@ ENI = "vpc.amazonaws.com/pod-eni"
             affinity_rule("ghost", HOST),
             f"pod affinity not satisfied: no pod matches app=ghost in any {HOST}",
             id="affinity to an app that isn't there, by host",
+        ),
+        pytest.param(
+            {},
+            {"affinity": {**affinity_rule("ghost", ZONE)["affinity"], **architectures("s390x", "amd64")}},
+            f"pod affinity not satisfied: no pod matches app=ghost in any {ZONE}",
+            id="affinity to an app that isn't there, where the second term of its node affinity can be satisfied",
         ),
         pytest.param(
             {"limits": {"cpu": "1"}},

@@ -54,6 +54,22 @@ def test_one_document_several_files_lists_yaml_and_gzip_are_equivalent(parts: Ra
     assert plain(run(Path("-"), stdin=json.dumps(parts).encode())[0]) == plain(expected)
 
 
+def test_a_legacy_provisioner_gets_nodes_too(parts: Raw, tmp_path: Path) -> None:
+    spec = {"providerRef": {"name": "default"}, "limits": {"resources": {"cpu": "100"}}}
+    provisioner = {
+        "apiVersion": "karpenter.sh/v1alpha5",
+        "kind": "Provisioner",
+        "metadata": {"name": "default"},
+        "spec": spec,
+    }
+    parts["objects"] = [provisioner, *(o for o in parts["objects"] if o["kind"] == "Pod")]
+    path = tmp_path / "whole.json"
+    path.write_text(json.dumps(parts))
+    decision, _ = run(path)
+    assert decision["errors"] == {}
+    assert {claim["nodePool"] for claim in decision["nodeClaims"]} == {"default"}
+
+
 def test_the_output_has_exactly_the_fields_of_the_contract(parts: Raw, tmp_path: Path, clusters: ModuleType) -> None:
     parts["objects"] += [clusters.node("old"), *clusters.pods("big", 1, "400")]
     path = tmp_path / "whole.json"
