@@ -50,9 +50,9 @@ test: $(READY) ## unit and integration tests, and one world for each flow, in si
 test-local: $(READY) ## the tests of the local world itself: its API server, scheduler, controllers, kubelets and AWS
 	@$(PYTEST) tests/local $(ARGS)
 
-.PHONY: test-ci
-test-ci: $(READY) ## every test that takes less than a minute, as .ci/run runs them
-	@$(PYTEST) $(ARGS)
+.PHONY: test-rest
+test-rest: $(READY) ## what make test leaves out and takes less than a minute: the other worlds, and the local world's own tests
+	@$(PYTEST) -m "not long and not real and not flow" tests/e2e tests/local $(ARGS)
 
 .PHONY: test-all
 test-all: $(READY) ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world

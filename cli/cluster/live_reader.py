@@ -191,7 +191,7 @@ def _refresh(snapshot: Snapshot, client: Client, reference: ClusterReference, re
     claims = reader.node_claims()
     nodes = list_if_kind_exists(client, resources.NODES, Node).objects
     unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
-    paused, _ = read_pause(client, reference, now=runtime.current().now())
+    paused, _ = read_pause(client, reference, now=runtime.now())
     return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
 
 

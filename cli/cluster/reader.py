@@ -55,7 +55,7 @@ def open_cluster(
 
 
 def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
-    now = runtime.current().now()
+    now = runtime.now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (the same)
 

@@ -83,7 +83,7 @@ class Poller:
 
     def poll(self) -> None:
         """Read the source once."""
-        now, began = runtime.current().now(), time.monotonic()
+        now, began = runtime.now(), time.monotonic()
         self._began = began
         try:
             samples = tuple(self._read(now))

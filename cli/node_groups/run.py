@@ -35,7 +35,7 @@ def read(reference: ClusterReference) -> tuple[str, list[Described]]:
     """The cluster's name and node groups."""
     reference = kubeconfig_context.resolve(reference)
     with live_reader.read_only_aws(reference):
-        observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.current().now())
+        observed = live_reader.read(live_reader.connect(reference), reference, now=runtime.now())
         return observed.name, _describe(observed, reference.cluster)
 
 

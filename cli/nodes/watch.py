@@ -84,7 +84,7 @@ class _Updates:
 
     def read(self) -> _Update:
         try:
-            self._observed = replace(self._observed, snapshot=self._refresh(), now=runtime.current().now())
+            self._observed = replace(self._observed, snapshot=self._refresh(), now=runtime.now())
             error = ""
         except UnavailableError as unavailable:
             error = unavailable.message or str(unavailable)
@@ -129,7 +129,7 @@ def watch(
         if keys is None:
             while True:
                 show(updates.latest, View())
-                runtime.current().sleep(interval)
+                runtime.sleep(interval)
                 updates.read()
         with _in_background(updates, interval) as changes:
             _follow_keys(keys, updates.latest, changes, show, console)

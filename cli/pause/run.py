@@ -34,7 +34,7 @@ def pause(reference: ClusterReference, length: str, *, reason: str) -> PauseOutc
     duration = _duration(length)
     reference = resolve_named(reference)
     client = live_reader.connect(reference)
-    now = runtime.current().now()
+    now = runtime.now()
     before = stored_pause(client, cluster=reference.cluster, now=now)
     annotations = pause_annotations(
         since=before.since or now if before is not None else now,
@@ -52,7 +52,7 @@ def resume(reference: ClusterReference) -> ResumeOutcome:
     """End the cluster's pause, and close the circuit breaker of launches."""
     reference = resolve_named(reference)
     client = live_reader.connect(reference)
-    before = stored_pause(client, cluster=reference.cluster, now=runtime.current().now())
+    before = stored_pause(client, cluster=reference.cluster, now=runtime.now())
     write_annotations(client, NO_PAUSE, cluster=reference.cluster)
     message = f"resumed ({before.message})" if before is not None else "was not paused"
     closed = _close_breakers(reference)
@@ -75,7 +75,7 @@ def _close_breakers(reference: ClusterReference) -> list[str]:
             deployment = live_reader.find_deployment(reference.cluster)
             if deployment is None:
                 return []
-            now = runtime.current().now()
+            now = runtime.now()
             failures = boot_failures.current(aws.dynamodb(), deployment.table, now=now)
         dynamodb = boto3.client("dynamodb", region_name=reference.region or None)
         for pool, node_class in failures:

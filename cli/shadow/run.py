@@ -26,7 +26,7 @@ def read(reference: ClusterReference, *, days: int, day: str) -> ShadowDays:
         _check(day)
     reference = kubeconfig_context.resolve_named(reference)
     with live_reader.read_only_aws(reference):
-        return shadow_days.read(reference.cluster, now=runtime.current().now(), days=days, day=day)
+        return shadow_days.read(reference.cluster, now=runtime.now(), days=days, day=day)
 
 
 def show(read: ShadowDays, *, as_json: bool) -> None:

@@ -38,7 +38,7 @@ class Read:
 def read(reference: ClusterReference) -> Read:
     """Read the cluster and AWS."""
     reference = kubeconfig_context.resolve_named(reference)
-    now = runtime.current().now()
+    now = runtime.now()
     with live_reader.read_only_aws(reference):
         snapshot, notes = _read_snapshot(reference, now)
         deployed = deployment.read(reference.cluster, snapshot, now=now, notes=notes)

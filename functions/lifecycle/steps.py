@@ -147,7 +147,7 @@ def _read_pauses(context: ReconcileContext, state: ReconcileState) -> ReconcileS
 
 
 def _write_node_overlay_statuses(context: ReconcileContext, state: ReconcileState) -> None:
-    from functions.lifecycle.statuses import node_overlay_status  # noqa: PLC0415 (an optional feature)
+    from functions.lifecycle.statuses import node_overlay_status
 
     node_overlay_status.write_statuses(context, state.snapshot, state.node_classes)
 
@@ -160,7 +160,7 @@ def _write_nodepool_statuses(context: ReconcileContext, state: ReconcileState) -
 
 def _write_capacity_buffer_statuses(context: ReconcileContext, state: ReconcileState) -> None:
     # An optional feature, and the scheduler with numpy is a large part of a cold start.
-    from functions.lifecycle.statuses import capacity_buffer_status  # noqa: PLC0415
+    from functions.lifecycle.statuses import capacity_buffer_status
 
     visible = state.visible
     if state.is_outdated:
@@ -199,7 +199,7 @@ def _repair_nodes(context: ReconcileContext, state: ReconcileState) -> None:
 def _sweep_standby_nodes(context: ReconcileContext, state: ReconcileState) -> None:
     if context.pause is not None:
         return
-    from functions.lifecycle.claims import standby_nodes  # noqa: PLC0415 (an optional feature)
+    from functions.lifecycle.claims import standby_nodes
 
     standby_nodes.sweep(context, state.snapshot, state.instances)
 

@@ -137,19 +137,19 @@ def render_user_data(family: Family, bootstrap: Bootstrap) -> str:
         UserDataError: the class's ``spec.userData`` can't be merged.
     """
     if family.os == "windows":
-        from shared.ami_family import windows  # noqa: PLC0415  (its parsers are slow to import)
+        from shared.ami_family import windows
 
         return windows.render(bootstrap)
     if family.name == AL2:
-        from shared.ami_family import al2  # noqa: PLC0415  (the same)
+        from shared.ami_family import al2
 
         return al2.render(bootstrap)
     if family.name == AL2023:
-        from shared.ami_family import al2023  # noqa: PLC0415  (the same)
+        from shared.ami_family import al2023
 
         return al2023.render(bootstrap)
     if family.name == BOTTLEROCKET:
-        from shared.ami_family import bottlerocket  # noqa: PLC0415  (the same)
+        from shared.ami_family import bottlerocket
 
         return bottlerocket.render(bootstrap)
     return bootstrap.user_data

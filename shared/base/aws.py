@@ -53,7 +53,7 @@ def _config() -> Config:
 
 def _cached(name: str, make: Callable[[], T]) -> T:
     """The client of that name, created once per process."""
-    return runtime.current().cached(f"aws:{name}", make)
+    return runtime.cached(f"aws:{name}", make)
 
 
 def ec2() -> EC2Client:

@@ -33,7 +33,7 @@ def put_all(client: DynamoDBClient, table: str, items: Iterable[Mapping[str, Att
         remaining = unprocessed
         if not remaining:
             return
-        runtime.current().sleep(delay)
+        runtime.sleep(delay)
 
 
 def unexpired_items(

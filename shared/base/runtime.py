@@ -65,6 +65,16 @@ def now() -> datetime:
     return current().now()
 
 
+def sleep(seconds: float) -> None:
+    """Sleep as this invocation does."""
+    current().sleep(seconds)
+
+
+def cached(name: str, make: Callable[[], T]) -> T:
+    """What this process keeps under that name; ``make`` creates it on first use."""
+    return current().cached(name, make)
+
+
 @contextlib.contextmanager
 def using(runtime: Runtime) -> Iterator[None]:
     """Run the body with another runtime; for the local world and for tests."""

@@ -289,7 +289,7 @@ class Client:
                     raise
                 retry_after = error.retry_after or 0.0
             backoff = min(_INITIAL_BACKOFF * 2**attempt, _MAX_BACKOFF) * self._jitter()
-            (self._sleep or runtime.current().sleep)(max(min(retry_after, _MAX_BACKOFF), backoff))
+            (self._sleep or runtime.sleep)(max(min(retry_after, _MAX_BACKOFF), backoff))
 
     def _send(
         self,

@@ -96,7 +96,7 @@ def connect(settings: Settings, *, attempts: int = ATTEMPTS) -> Client:
     Raises:
         ClusterError: the cluster doesn't exist, or has no endpoint yet.
     """
-    return runtime.current().cached("cluster:client", lambda: _create_client(settings.cluster_name, attempts))
+    return runtime.cached("cluster:client", lambda: _create_client(settings.cluster_name, attempts))
 
 
 def _create_client(name: str, attempts: int) -> Client:

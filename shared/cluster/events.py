@@ -120,4 +120,4 @@ def _timestamp(moment: datetime) -> str:
 
 def recorder(client: Client) -> Recorder:
     """The recorder of this process, which remembers its events while the process is warm."""
-    return runtime.current().cached("cluster:recorder", lambda: Recorder(client, now=runtime.now))
+    return runtime.cached("cluster:recorder", lambda: Recorder(client, now=runtime.now))

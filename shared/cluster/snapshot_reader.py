@@ -151,7 +151,7 @@ def read_snapshot(client: Client, *, now: datetime, leaving: Collection[str] | N
 
 def cached_reader(client: Client) -> SnapshotReader:
     """The reader of this process, which has its pods already."""
-    reader = runtime.current().cached("cluster:reader", lambda: SnapshotReader(client))
+    reader = runtime.cached("cluster:reader", lambda: SnapshotReader(client))
     return reader if reader.client is client else SnapshotReader(client)
 
 

@@ -52,7 +52,7 @@ def load(s3: S3Client, bucket: str, *, max_age: timedelta | None) -> InstanceTyp
     Raises:
         CatalogMissingError: there is no catalog, or no usable one.
     """
-    cached, now = _cached(bucket), runtime.current().now()
+    cached, now = _cached(bucket), runtime.now()
     if cached.must_ask(now, max_age):
         _ask(s3, bucket, cached)
         cached.asked_at = now
@@ -65,7 +65,7 @@ def load(s3: S3Client, bucket: str, *, max_age: timedelta | None) -> InstanceTyp
 
 
 def _cached(bucket: str) -> _CachedCatalog:
-    return runtime.current().cached(f"catalog:{bucket}", _CachedCatalog)
+    return runtime.cached(f"catalog:{bucket}", _CachedCatalog)
 
 
 def _ask(s3: S3Client, bucket: str, cached: _CachedCatalog) -> None:

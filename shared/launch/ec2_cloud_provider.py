@@ -69,7 +69,7 @@ class EC2CloudProvider(Struct, kw_only=True):
         """The provider of a function with these settings; the account's commitments count only with a catalog."""
         process, commitments = runtime.current(), None
         if catalog is not None and settings.commitments == "on":
-            from shared.commitments import store  # noqa: PLC0415 (few deployments count commitments)
+            from shared.commitments import store
 
             commitments = store.load(settings, settings.catalog_bucket, s3=aws.s3, runtime=process)
         return cls(
@@ -92,8 +92,8 @@ class EC2CloudProvider(Struct, kw_only=True):
             CatalogMissingError: no catalog was given.
             ClientError: AWS failed or throttled.
         """
-        from shared.launch import launch_conditions  # noqa: PLC0415 (see the module)
-        from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools  # noqa: PLC0415 (the same)
+        from shared.launch import launch_conditions
+        from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
 
         if self.catalog is None:
             raise CatalogMissingError("the cloud provider was given no catalog")
@@ -109,7 +109,7 @@ class EC2CloudProvider(Struct, kw_only=True):
         resolved = resolve_node_pools(snapshot, node_classes, self.catalog, conditions, cache=cache, now=now)
         if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
             return resolved
-        from shared.api.pause import paused_pools  # noqa: PLC0415 (rarely needed)
+        from shared.api.pause import paused_pools
 
         return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=now))
 
@@ -119,11 +119,11 @@ class EC2CloudProvider(Struct, kw_only=True):
         Raises:
             ClientError: DynamoDB failed, or the cluster can't be described.
         """
-        from shared.instance_types import interruption_rates, unavailable_offerings  # noqa: PLC0415 (see the module)
-        from shared.launch.fleet import errors  # noqa: PLC0415 (the same)
-        from shared.launch.fleet.launch import launch  # noqa: PLC0415 (the same)
-        from shared.launch.fleet.partial_launches import PartialLaunches  # noqa: PLC0415 (the same)
-        from shared.launch.fleet.rate_limit import RateLimiter  # noqa: PLC0415 (the same)
+        from shared.instance_types import interruption_rates, unavailable_offerings
+        from shared.launch.fleet import errors
+        from shared.launch.fleet.launch import launch
+        from shared.launch.fleet.partial_launches import PartialLaunches
+        from shared.launch.fleet.rate_limit import RateLimiter
 
         dynamodb = self.clients.dynamodb()
         rate_limiter = RateLimiter(dynamodb, self.table_name)
@@ -154,8 +154,8 @@ class EC2CloudProvider(Struct, kw_only=True):
         Raises:
             ClientError: DynamoDB failed.
         """
-        from shared.instance_types import unavailable_offerings  # noqa: PLC0415 (see the module)
-        from shared.launch import instance_power  # noqa: PLC0415 (the same)
+        from shared.instance_types import unavailable_offerings
+        from shared.launch import instance_power
 
         failures = instance_power.start(self.clients.ec2(), claims)
         unavailable = dict.fromkeys(offering for failure in failures for offering in failure.unavailable)
@@ -166,7 +166,7 @@ class EC2CloudProvider(Struct, kw_only=True):
 
     def stop(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Stop the instances; returns EC2's error by instance."""
-        from shared.launch import instance_power  # noqa: PLC0415 (see the module)
+        from shared.launch import instance_power
 
         return instance_power.stop(self.clients.ec2(), instance_ids)
 
@@ -184,21 +184,21 @@ class EC2CloudProvider(Struct, kw_only=True):
 
     def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its EC2NodeClass selects now; empty if it doesn't."""
-        from shared.launch.drift import node_class_drift  # noqa: PLC0415 (see the module)
+        from shared.launch.drift import node_class_drift
 
         return node_class_drift(claim, node_class, network)
 
     def _commitment_use(self, now: datetime) -> CommitmentUse | None:
         if self.commitments is None:
             return None
-        from shared.launch.launch_conditions import CommitmentUse  # noqa: PLC0415 (see the module)
+        from shared.launch.launch_conditions import CommitmentUse
 
         return CommitmentUse(
             commitments=self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
         )
 
     def _node_class_resolver(self) -> NodeClassResolver:
-        from shared.launch.node_class.status import NodeClassResolver  # noqa: PLC0415 (see the module)
+        from shared.launch.node_class.status import NodeClassResolver
 
         return NodeClassResolver(
             clients=self.clients,
@@ -208,6 +208,6 @@ class EC2CloudProvider(Struct, kw_only=True):
         )
 
     def _cluster(self) -> ClusterInfo:
-        from shared.cluster.connect import describe  # noqa: PLC0415 (see the module)
+        from shared.cluster.connect import describe
 
         return describe(self.clients.eks(), self.cluster_name)

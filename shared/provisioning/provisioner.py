@@ -55,7 +55,7 @@ def provisioner_of(settings: ProvisioningSettings, *, by: str, run: str, logger:
         logger=logger,
         client=client,
         recorder=recorder(client),
-        clock=runtime.current().now,
+        clock=runtime.now,
         load_catalog=partial(_load_catalog, settings),
         cloud_provider=partial(EC2CloudProvider.launching, settings),
         put_launches=partial(decision_log.put_launches, aws.dynamodb(), settings.table_name),
@@ -165,7 +165,7 @@ def _load_catalog(settings: ProvisioningSettings) -> InstanceTypeCatalog:
             hints.CATALOG_MISSING,
             cluster=settings.cluster_name,
             keys=(),
-            time=runtime.current().now(),
+            time=runtime.now(),
             bus=settings.event_bus_name,
         )
         aws.events().put_events(Entries=[entry])

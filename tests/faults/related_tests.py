@@ -23,7 +23,7 @@ _SAY_LITTLE = frozenset({
 
 
 def related_tests(fault: Fault, *, most: int) -> list[str]:
-    """At most so many test files, the likeliest first."""
+    """At most that many test files, the likeliest first."""
     path = Path(fault.file)
     module = ".".join(path.with_suffix("").parts)
     words = _words(fault.file) | _words(fault.before)

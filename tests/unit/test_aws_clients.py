@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared import aws, runtime
+from shared.base import aws, runtime
 
 
 @pytest.mark.parametrize("order", [("short", "usual"), ("usual", "short")])

@@ -19,7 +19,6 @@ from shared.api.capacity_buffer import (
     LocalObjectRef,
 )
 from shared.api.meta import with_condition
-from shared.base import runtime
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.cluster import resources, writes
@@ -73,7 +72,7 @@ def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
     except (CatalogMissingError, ClientError) as error:
         context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
         return schedule_on_existing_nodes(snapshot)
-    cache = InstanceTypeCache.of(runtime.current())
+    cache = InstanceTypeCache.of(context.runtime)
     pools = resolve_node_pools(
         snapshot, snapshot.node_classes, catalog, LaunchConditions(), cache=cache, now=context.now
     )

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
-from shared.base import runtime
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -45,7 +44,7 @@ def write_statuses(context: ReconcileContext, snapshot: Snapshot, node_classes: 
         tuple(node_classes.values()),
         catalog,
         LaunchConditions(),
-        cache=InstanceTypeCache.of(runtime.current()),
+        cache=InstanceTypeCache.of(context.runtime),
         now=context.now,
     )
     for overlay in snapshot.node_overlays:

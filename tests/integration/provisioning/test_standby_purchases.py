@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from shared.provisioning.standby_purchases import StandbyPlan, reserve
 
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration
 from shared.scheduling.decision import CheapestOffering, PlannedNodeClaim
+from shared.standby.purchases import StandbyPlan, reserve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ import pytest
 from local.kubernetes.apiserver.server import ADMIN_TOKEN
 from relay.health import HealthServer
 from relay.main import RelaySettings, run
-from shared import hints, runtime
+from shared.base import hints, runtime
 from shared.cluster.client import Client
 from shared.cluster.connect import configuration
 from tests.integration.relay.conftest import BUS, CLUSTER

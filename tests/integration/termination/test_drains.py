@@ -397,17 +397,3 @@ def test_a_draining_node_is_tainted_and_excluded_from_load_balancers(env: Enviro
     (node,) = env.nodes()
     assert node["metadata"]["labels"][names.EXCLUDE_BALANCERS] == "karpenter"
     assert {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"} in node["spec"]["taints"]
-
-
-def test_a_nodeclaim_whose_nodes_name_was_taken_over_leaves_the_new_node_alone(rig: Rig) -> None:
-    former, provider_id = rig.instance(**{names.NODECLAIM_TAG: "claim-former"})
-    rig.claim("claim-former", provider_id, node="shared")
-    current = rig.a_node("shared")
-    rig.pod("web", "shared")
-    rig.delete("claim-former")
-    rig.run(limit=timedelta(hours=1))
-    assert [c["metadata"]["name"] for c in rig.claims()] == ["claim-shared"]
-    assert [p["metadata"]["name"] for p in rig.pods()] == ["web"]
-    assert (rig.states()[former], rig.states()[current]) == ("terminated", "running")
-    (node,) = rig.nodes()
-    assert "karpenter.sh/disrupted" not in {taint["key"] for taint in node["spec"].get("taints", [])}

@@ -9,8 +9,6 @@ import pytest
 
 from functions.lifecycle.claims.node_repair import REPAIR_ANNOTATION
 from local.aws import backends
-from local.kubernetes import kinds
-from local.kubernetes.registry import published_types
 from shared.api import labels as names
 from shared.base import aws, runtime
 from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
@@ -296,20 +294,6 @@ def test_unused_launch_templates_are_looked_up_once_an_hour(env: Environment) ->
     assert env.calls.count("DescribeLaunchTemplates") == 2
 
 
-def test_a_node_that_cannot_be_decoded_keeps_its_nodeclaim(env: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = env.a_node("old")
-    env.pod("web", "old")
-    with monkeypatch.context() as lenient:  # as a server would be that knows other types of fields
-        lenient.setattr(published_types, "decode", lambda _kind, obj, _before=None: obj)
-        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": "yesterday"}]
-        env.store.patch(kinds.NODES, "old", {"status": {"conditions": conditions}}, subresource="status")
-    env.turn(3600)
-    env.settle(minutes=3)
-    assert [c["metadata"]["name"] for c in env.claims()] == ["claim-old"]
-    assert env.states()[instance] == "running"
-    assert [p["metadata"]["name"] for p in env.pods()] == ["web"]
-
-
 def templates(env: Environment) -> set[str]:
     with runtime.using(env.host):
         return {t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]}
@@ -327,16 +311,6 @@ def collectable(env: Environment, claim: str) -> tuple[str, str, str]:
     conditions = env.stored_claim(claim)["status"]["conditions"]
     written: dict[str, str] = next((c for c in conditions if c["type"] == "GarbageCollectable"), {})
     return written.get("status", ""), written.get("reason", ""), written.get("message", "")
-
-
-def test_a_nodeclaim_whose_node_is_ready_is_kept_whatever_ec2_answers(env: Environment) -> None:
-    instance = env.a_node("old")
-    env.turn(60)
-    with env.unknown_instances(instance):
-        env.settle(minutes=10)
-    assert "deletionTimestamp" not in env.stored_claim("claim-old")["metadata"]
-    assert collectable(env, "claim-old") == ("", "", "")
-    assert env.states()[instance] == "running"
 
 
 def test_a_nodeclaim_is_deleted_when_ec2_says_twice_that_its_instance_is_gone(env: Environment) -> None:

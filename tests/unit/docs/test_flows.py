@@ -37,3 +37,15 @@ def test_the_table_lists_every_flow_once_and_nothing_else() -> None:
 def test_each_flow_has_a_name_of_its_own() -> None:
     names = [name for name, _ in _listed()]
     assert len(names) == len(set(names))
+
+
+def test_worlds_are_started_in_their_own_folder_alone() -> None:
+    """Elsewhere they would be part of ``make test`` without being a flow."""
+    paths = [
+        path for folder in ("unit", "integration", "infra", "scenarios") for path in (TESTS / folder).rglob("*.py")
+    ]
+    assert [
+        path.name
+        for path in paths
+        if re.search(r"local\.world\S* import .*\bWorld\b", path.read_text(encoding="utf-8"))
+    ] == []

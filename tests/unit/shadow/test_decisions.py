@@ -22,7 +22,7 @@ POOLS = ResolvedNodePools(
 
 def test_a_capacity_buffer_gets_a_node_although_no_pod_waits() -> None:
     cluster = Snapshot(taken_at=NOW, node_pools=(sample.pool(),), capacity_buffers=(objects(replicas=1),))
-    fleet = VirtualFleet(real=cluster, autoscalers={}, nodes={}, seats={})
+    fleet = VirtualFleet(real=cluster, autoscalers={}, nodes={}, bindings={})
     decider = Decider(
         fleet=fleet,
         resolved_pools=POOLS,

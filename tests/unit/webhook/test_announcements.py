@@ -6,24 +6,29 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import boto3
+import pytest
 from moto import mock_aws
 
 from functions.webhook.admission_review import CreatedPod
 from functions.webhook.handler import _announce
 from functions.webhook.settings import WebhookSettings
-from shared import runtime
+from shared.base import runtime
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-@mock_aws
-def test_the_pods_of_two_seconds_wait_for_one_message_only(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    sqs: Any = boto3.client("sqs", region_name="us-east-1")
+    with mock_aws():
+        yield boto3.client("sqs", region_name="us-east-1")
+
+
+def test_the_pods_of_two_seconds_wait_for_one_message_only(sqs: Any) -> None:
     url = sqs.create_queue(QueueName="provisioning.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     sent: list[str] = []
     sqs.meta.events.register("before-call.sqs.SendMessage", lambda **_: sent.append("message"))

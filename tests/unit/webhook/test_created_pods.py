@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from shared.hints import Hint
-from shared.queues import Message
 
 from functions.provisioner.created_pods import SETTLING_SECONDS, _early
-from shared import hints
+from shared.base import hints
+from shared.base.hints import Hint
+from shared.base.queues import Message
 
 SENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
