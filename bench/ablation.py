@@ -47,6 +47,7 @@ LOAD = (
 REAL_WORKLOADS = ("a", "c")
 ALL = "nothing"
 _SOLVER = "shared.scheduling.solver"
+_NOMINATIONS = "shared.scheduling.nominations"
 _PORTFOLIO = f"{_SOLVER}.portfolio"
 _SETTLING = f"{_SOLVER}.settling"
 _EQUAL = 1e-9
@@ -169,9 +170,9 @@ PASSES = (
     ),
     Pass(
         name="nomination order",
-        at=f"{_SOLVER}.nomination_order:order_nominations",
+        at=f"{_NOMINATIONS}.nomination_order:order_nominations",
         identity=_as_planned,
-        code=(f"{_SOLVER}.nomination_order",),
+        code=(f"{_NOMINATIONS}.nomination_order",),
         sets=("real",),
     ),
     Pass(

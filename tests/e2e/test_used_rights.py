@@ -127,7 +127,6 @@ def world() -> Iterator[World]:
         yield world
 
 
-@pytest.mark.flow
 def test_every_right_in_the_cluster_is_used(world: World) -> None:
     plane = world.control_plane
     assert isinstance(plane, EmbeddedControlPlane)

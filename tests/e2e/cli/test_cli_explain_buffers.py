@@ -11,11 +11,8 @@ import pytest
 import yaml
 
 from local.world import sample_objects
-from tests.e2e.cli.conftest import shell_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.e2e.cli.conftest import Shell
 
 MANIFEST = "cli/demo/manifests/capacity-buffer.yaml"
@@ -32,25 +29,18 @@ def add_buffer(shell: Shell) -> Shell:
     return shell
 
 
-@pytest.fixture(scope="module")
-def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A buffer of five pods whose room is there, for all tests that only read."""
-    with shell_in(tmp_path_factory.mktemp("buffered")) as opened:
-        yield add_buffer(opened)
-
-
 @pytest.fixture
 def buffered(shell: Shell) -> Shell:
-    """The same, for a test that changes it."""
+    """A buffer of five pods whose room is there."""
     return add_buffer(shell)
 
 
-def test_a_whole_buffer_names_its_nodes(read_only: Shell) -> None:
-    result = read_only.tenon("explain", "buffer", "web")
+def test_a_whole_buffer_names_its_nodes(buffered: Shell) -> None:
+    result = buffered.tenon("explain", "buffer", "web")
     assert result.code == 0, result.err
     assert result.lines[0] == "CapacityBuffer default/web has room for 5 of 5 chunks"
     assert "Deployment web, 1 replica" in result.out
-    for node in read_only.world.nodes():
+    for node in buffered.world.nodes():
         assert node["metadata"]["name"] in result.out
     assert len(result.lines) < 24
 
@@ -90,14 +80,14 @@ def test_a_node_with_room_of_a_buffer_only_says_so(buffered: Shell) -> None:
     assert "is kept" in result.lines[0], result.out
 
 
-def test_nodes_and_the_report_show_the_room(read_only: Shell, tmp_path: Path) -> None:
-    rows = json.loads(read_only.tenon("nodes", "--once", "--json").out)["nodes"]
+def test_nodes_and_the_report_show_the_room(buffered: Shell, tmp_path: Path) -> None:
+    rows = json.loads(buffered.tenon("nodes", "--once", "--json").out)["nodes"]
     assert sum(row["chunks"] for row in rows) == 5
-    table = read_only.tenon("nodes", "--once")
+    table = buffered.tenon("nodes", "--once")
     (head,) = (line for line in table.lines if line.split()[:1] == ["node"])
     assert "chunks" in head
     page = tmp_path / "report.html"
-    written = read_only.tenon("report", "--output", str(page))
+    written = buffered.tenon("report", "--output", str(page))
     assert written.code == 0, written.err
     with_room = sum(row["chunks"] > 0 for row in rows)
     assert f"CapacityBuffers have room for 5 pods on {with_room} node" in page.read_text(encoding="utf-8")
@@ -125,7 +115,7 @@ def test_a_buffer_with_annotations_says_what_each_of_them_wants(buffered: Shell)
     assert len(result.lines) < 24
 
 
-def test_a_buffer_that_is_not_there_is_an_error(read_only: Shell) -> None:
-    missing = read_only.tenon("explain", "buffer", "nope")
+def test_a_buffer_that_is_not_there_is_an_error(buffered: Shell) -> None:
+    missing = buffered.tenon("explain", "buffer", "nope")
     assert missing.code == 2
     assert "there is no CapacityBuffer default/nope with active capacity (there: default/web)" in missing.err

@@ -47,7 +47,7 @@ def auto_scaling_group(
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A cluster with a tagged group, a managed node group, and the group of another cluster."""
     with shell_in(tmp_path_factory.mktemp("grouped")) as opened:

@@ -27,7 +27,7 @@ def run_five_replicas(shell: Shell) -> Shell:
     return shell
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """Five running replicas, for all tests that only read."""
     with shell_in(tmp_path_factory.mktemp("busy")) as opened:
