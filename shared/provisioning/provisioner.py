@@ -58,7 +58,7 @@ def provisioner_of(settings: ProvisioningSettings, *, by: str, run: str, logger:
         clock=runtime.now,
         load_catalog=partial(_load_catalog, settings),
         cloud_provider=partial(EC2CloudProvider.launching, settings),
-        put_launches=partial(decision_log.put_launches, aws.dynamodb(), settings.table_name),
+        put_launches=partial(_put_launches, settings.table_name),
     )
 
 
@@ -150,6 +150,11 @@ def _price_before(round_: Round, catalog: InstanceTypeCatalog) -> float:
     """USD per hour of the nodes that existed and stay."""
     remaining = [n for n in round_.snapshot.nodes if n.metadata.name not in round_.leaving]
     return sum(node_price(catalog, n.metadata.labels, round_.resolved_pools.overlays) or 0.0 for n in remaining)
+
+
+def _put_launches(table: str, record: LaunchRecord) -> None:
+    """Write to the decision log; its client is created here, because most runs launch nothing."""
+    decision_log.put_launches(aws.dynamodb(), table, record)
 
 
 def _load_catalog(settings: ProvisioningSettings) -> InstanceTypeCatalog:

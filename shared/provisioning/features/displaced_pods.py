@@ -19,7 +19,6 @@ from shared.api.meta import Struct
 from shared.api.pods import is_daemon, waited
 from shared.cluster import lease_record, listing, resources
 from shared.cluster.errors import ApiError
-from shared.provisioning.launch_records import longest_pod_wait
 from shared.provisioning.round import SETTLING_SECONDS, Feature
 from shared.scheduling.nominations import displacements
 from shared.scheduling.nominations.displacements import Brake, PossibleLoss, Record
@@ -86,7 +85,7 @@ class DisplacedPods(Feature):
 
     def after(self, round_: Round) -> Round:
         """The round decided again without the pods that get no machine now, which have the reason."""
-        if not round_.decision.new_node_claims or not _may_have_lost_machines(round_):
+        if not round_.decision.new_node_claims:
             return round_
         settings, logger = self.provisioning.settings, self.provisioning.logger
         brake = brake_for(
@@ -95,12 +94,6 @@ class DisplacedPods(Feature):
         if brake is None:
             return round_
         return self.provisioning.decide(replace(round_, schedule=partial(_schedule_braked, round_.schedule, brake)))
-
-
-def _may_have_lost_machines(round_: Round) -> bool:
-    if round_.snapshot.node_claims:
-        return True
-    return longest_pod_wait(round_.decision, round_.snapshot, round_.now) >= SETTLING_SECONDS
 
 
 def _schedule_braked(
