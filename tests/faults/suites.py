@@ -23,11 +23,14 @@ class Suite:
     longest: float = 600
 
 
-TEST = Suite(target="make test", arguments=("-m", "not long and not real"))
-LONG = Suite(target="make test-all", arguments=("-m", "long and not real"), longest=2400)
+TEST = Suite(
+    target="make test",
+    arguments=("-m", "not long and not real and (flow or not e2e)", "--ignore", "tests/local"),
+)
+LONG = Suite(target="make test-all", arguments=("-m", "not real"), longest=2400)
 HOSTILE = Suite(
     target="make test-all (hostile)",
-    arguments=("-m", "not long and not real and not kind"),
+    arguments=("-m", "not long and not real and not calm_world"),
     folders=("tests/e2e",),
     environ={"TENON_HOSTILE": "1"},
 )

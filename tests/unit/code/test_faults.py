@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import detections, suites
 from tests.faults.fault import Fault, load
 from tests.unit.code.source import PACKAGES, ROOT
 
@@ -22,3 +23,10 @@ def test_a_fault_is_where_the_file_says_and_changes_what_the_code_does(fault: Fa
 def test_every_package_of_the_product_has_faults_of_its_own() -> None:
     assert len({fault.id for fault in FAULTS}) == len(FAULTS) == 60
     assert {Path(fault.file).parts[0] for fault in FAULTS} == set(PACKAGES) - {"bench", "distribution", "docs"}
+
+
+def test_the_test_that_noticed_a_fault_is_there_and_make_test_runs_most_of_them() -> None:
+    recorded = detections.load()
+    assert recorded.keys() == {fault.id for fault in FAULTS}
+    assert [fault for fault, detection in recorded.items() if not detection.function] == []
+    assert sum(detection.target == suites.TEST.target for detection in recorded.values()) >= 52
