@@ -12,7 +12,7 @@ from shared.base.struct import Struct
 from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.fit import Item, set_worth
 from shared.scheduling.solver.growing_bins import GrowingBins
-from shared.scheduling.solver.node_pool_weight import NodePoolWeights
+from shared.scheduling.state.launch_options import NodePoolWeights
 from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from shared.scheduling.solver.fit import Item, lots_of
-from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.solver.repacking import MIN_GAIN, PriceBound, Repacker
 from shared.scheduling.solver.residual import Residual
+from shared.scheduling.state.launch_options import NodePoolWeights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -24,11 +24,11 @@ from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.first_fit import FirstFit
 from shared.scheduling.solver.fit import set_worth
 from shared.scheduling.solver.local_search import LocalSearch
-from shared.scheduling.solver.node_pool_weight import NodePoolWeights
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.solver.plan import Plan
 from shared.scheduling.solver.settling import release_sizes, reserve_sizes, settle
 from shared.scheduling.solver.unscheduled_pods import remove_excess_pods, schedule_first_by_name
+from shared.scheduling.state.launch_options import NodePoolWeights
 from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:

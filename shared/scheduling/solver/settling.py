@@ -11,7 +11,7 @@ import numpy as np
 
 from shared.scheduling.solver.bins import fitting_options
 from shared.scheduling.solver.fit import holds, holds_each
-from shared.scheduling.solver.node_pool_weight import NodePoolWeights
+from shared.scheduling.state.launch_options import NodePoolWeights
 from shared.scheduling.state.min_values import satisfies_min_values
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def settle(bins: Bins) -> None:
     prices = bins.prices(unreserved).tolist()
     for bin_, price, (free_price, free_option) in zip(unreserved, prices, cheapest, strict=True):
         best = (free_price, free_option) if free_price < price - _TINY else (price, bin_.option)
-        best = _best_restricted(bins, [i for i in restricted if templates[i].weight == weights.of(bin_)], bin_, best)
+        best = _best_restricted(
+            bins, [i for i in restricted if templates[i].weight == weights.of(bin_.option)], bin_, best
+        )
         if best[1] != bin_.option:
             bins.limits.remove(bin_.option)
             bin_.option = best[1]
@@ -85,7 +87,7 @@ def _cheapest(
     """The price and launch option of the cheapest that holds each bin; inf where none does."""
     cheapest = [(np.inf, -1)] * len(bins)
     weights = NodePoolWeights(launch_options)
-    bin_weights = [weights.of(b) for b in bins]
+    bin_weights = [weights.of(b.option) for b in bins]
     for template in templates:
         of_weight = [i for i, weight in enumerate(bin_weights) if weight == template.weight]
         for members in group_alike(of_weight, bins).values():

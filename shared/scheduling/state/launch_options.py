@@ -32,7 +32,7 @@ from shared.scheduling.rules.requirements import (
 from shared.scheduling.state.instance_type_arrays import allowed_in, instance_type_arrays, label_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -337,3 +337,21 @@ def _stack(arrays: list[Ints], width: int) -> Ints:
 
 def _offering_columns(offerings: tuple[OfferingKey, ...]) -> dict[str, LabelColumn]:
     return label_columns([dict(o) for o in offerings], {key for o in offerings for key, _ in o})
+
+
+class NodePoolWeights:
+    """NodePool weight: pods go to NodePools of the greatest first, of the next only where these can't run them."""
+
+    def __init__(self, launch_options: LaunchOptions) -> None:
+        by_template = np.array([t.weight for t in launch_options.templates], np.int64)
+        self._by_option = by_template[launch_options.template_of]
+        self._weights = sorted(set(by_template.tolist()), reverse=True)
+
+    def options_by_weight(self) -> Iterator[Bools]:
+        """The launch options of each weight, greatest weight first."""
+        for weight in self._weights:
+            yield self._by_option == weight
+
+    def of(self, option: int) -> int:
+        """The weight of a launch option's NodePool."""
+        return int(self._by_option[option])
