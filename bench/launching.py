@@ -35,12 +35,12 @@ def run() -> list[dict[str, str]]:
     """The rows of this part."""
     with World() as world:
         raw = _catalog(world)
-    stored = catalog.encode(raw)
+    stored = catalog.FORM.encode(raw)
     with tempfile.NamedTemporaryFile() as file:
         file.write(stored)
         file.flush()
         path = Path(file.name)
-        read = _milliseconds(lambda: catalog.decode(path.read_bytes()))
+        read = _milliseconds(lambda: catalog.FORM.decode(path.read_bytes()))
     node_class = EC2NodeClass()
     zones = sorted(raw.zones)[:3]
     built = build_instance_types(raw, node_class, None, zones=zones, unavailable=())

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 _SOURCES = (
     "functions/catalog",
+    "shared/base/blobs.py",
     "shared/instance_types",
     "local/aws/prices.py",
     "local/aws/pricing_api.py",
@@ -56,7 +57,7 @@ def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalo
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path) -> catalog.InstanceTypeCatalog:
-    return catalog.decode(path.read_bytes())
+    return catalog.FORM.decode(path.read_bytes())
 
 
 def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalog:
@@ -77,14 +78,14 @@ def load_or_fetch(*, region: str, seed: int, now: datetime) -> catalog.InstanceT
 def save_stored(bucket: str, *, region: str, seed: int) -> None:
     """Cache the catalog that the catalog function stored in the bucket."""
     body = boto3.client("s3").get_object(Bucket=bucket, Key=catalog_store.KEY)["Body"].read()
-    save(catalog.decode(body), region=region, seed=seed)
+    save(catalog.FORM.decode(body), region=region, seed=seed)
 
 
 def save(fetched: catalog.InstanceTypeCatalog, *, region: str, seed: int) -> None:
     """Cache a catalog."""
     path = _path(region, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = catalog.encode(fetched)
+    body = catalog.FORM.encode(fetched)
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(body)
     os.replace(file.name, path)  # noqa: PTH105 - atomic: another process may do the same

@@ -6,20 +6,18 @@ wrong with it is a ``problem`` of the result instead of an error: without commit
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base.aws import error_code
+from shared.base.blobs import BlobForm
+from shared.base.stored_objects import MalformedObjectError, ObjectLocation, StoredObject, read_object
+from shared.base.struct import MutableStruct
 from shared.commitments.commitment import Commitments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from mypy_boto3_s3 import S3Client
 
@@ -28,40 +26,19 @@ if TYPE_CHECKING:
 
 KEY = "commitments.bin"
 """The object's key. Commitments are the account's, so clusters of a fleet share them."""
-VERSION = 1
-"""The version of the stored form. One of another version counts as missing and is read again."""
+FORM = BlobForm(Commitments, version=1, noun="commitments")
+"""The stored form. Commitments of another version count as missing and are read again."""
 ASKED_EVERY = timedelta(minutes=5)
 """How often a warm process asks S3 for newer commitments."""
 MAX_AGE = timedelta(hours=6)
 """Commitments that were read before count no more: instances have come and gone, and plans may have ended."""
-_NOT_FOUND = frozenset({"NoSuchKey", "404", "NoSuchBucket"})
-_NOT_MODIFIED = frozenset({"304", "NotModified"})
 _NOT_READ = "the catalog function hasn't read the account's commitments yet; it reads them hourly"
 
 
-class MalformedCommitmentsError(ValueError):
-    """The bytes are not commitments of this version."""
-
-
-class _Version(msgspec.Struct):
-    version: int = 0
-
-
-class _Stored(msgspec.Struct):
-    version: int
-    commitments: Commitments
-
-
-@dataclass
-class _Cached:
-    etag: str = ""
-    commitments: Commitments | None = None
+class _Cached(MutableStruct):
+    stored: StoredObject[Commitments] | None = None
     problem: str = ""
     asked_at: datetime | None = None
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_Stored)
 
 
 def load(
@@ -77,9 +54,9 @@ def load(
         return None
     now = runtime.now()
     cached = _ask_if_due(s3(), bucket, runtime)
-    commitments = cached.commitments
-    if commitments is None:
+    if cached.stored is None:
         return Commitments(fetched_at=now, problem=cached.problem)
+    commitments = cached.stored.value
     if now - commitments.fetched_at > MAX_AGE:
         hours = MAX_AGE // timedelta(hours=1)
         problem = f"the last reading is of {commitments.fetched_at:%Y-%m-%d %H:%M} UTC, more than {hours} hours old"
@@ -89,7 +66,8 @@ def load(
 
 def last_reading(s3: S3Client, bucket: str, *, runtime: Runtime) -> Commitments | None:
     """The last reading, of any age; None if there is none that can be used."""
-    return _ask_if_due(s3, bucket, runtime).commitments
+    stored = _ask_if_due(s3, bucket, runtime).stored
+    return stored.value if stored is not None else None
 
 
 def save(s3: S3Client, bucket: str, commitments: Commitments, *, runtime: Runtime) -> int:
@@ -98,31 +76,10 @@ def save(s3: S3Client, bucket: str, commitments: Commitments, *, runtime: Runtim
     Raises:
         ClientError: S3 returned an error.
     """
-    stored = encode(commitments)
+    stored = FORM.encode(commitments)
     s3.put_object(Bucket=bucket, Key=KEY, Body=stored, ContentType="application/octet-stream")
     _cached(bucket, runtime).asked_at = None
     return len(stored)
-
-
-def encode(commitments: Commitments) -> bytes:
-    """The stored form; equal commitments give equal bytes."""
-    return zlib.compress(_ENCODER.encode(_Stored(version=VERSION, commitments=commitments)), level=6)
-
-
-def decode(stored: bytes) -> Commitments:
-    """The commitments from their stored form.
-
-    Raises:
-        MalformedCommitmentsError: the bytes are not commitments, or of another version.
-    """
-    try:
-        plain = zlib.decompress(stored)
-        version = msgspec.msgpack.decode(plain, type=_Version).version
-        if version != VERSION:
-            raise MalformedCommitmentsError(f"they have version {version}; version {VERSION} is needed")
-        return _DECODER.decode(plain).commitments
-    except (zlib.error, msgspec.MsgspecError) as error:
-        raise MalformedCommitmentsError(f"no commitments: {error}") from error
 
 
 def _cached(bucket: str, runtime: Runtime) -> _Cached:
@@ -139,19 +96,12 @@ def _ask_if_due(s3: S3Client, bucket: str, runtime: Runtime) -> _Cached:
 
 def _ask(s3: S3Client, bucket: str, cached: _Cached) -> None:
     """What S3 has now; if S3 can't be asked, the cached commitments stay, until they are too old."""
+    at = ObjectLocation(bucket, KEY)
     try:
-        if cached.commitments is not None:
-            response = s3.get_object(Bucket=bucket, Key=KEY, IfNoneMatch=cached.etag)
-        else:
-            response = s3.get_object(Bucket=bucket, Key=KEY)
-        cached.commitments, cached.etag = decode(response["Body"].read()), response["ETag"]
-    except ClientError as error:
-        code = error_code(error)
-        if code in _NOT_FOUND:
-            cached.commitments, cached.problem = None, _NOT_READ
-        elif code not in _NOT_MODIFIED:
-            cached.problem = f"s3://{bucket}/{KEY} can't be read: {error}"
-    except BotoCoreError as error:
-        cached.problem = f"s3://{bucket}/{KEY} can't be read: {error}"
-    except MalformedCommitmentsError as error:
-        cached.commitments, cached.problem = None, f"s3://{bucket}/{KEY}: {error}"
+        cached.stored = read_object(s3, at, FORM, cached=cached.stored)
+    except (BotoCoreError, ClientError) as error:
+        cached.problem = f"{at} can't be read: {error}"
+    except MalformedObjectError as error:
+        cached.stored, cached.problem = None, str(error)
+    else:
+        cached.problem = _NOT_READ

@@ -1,31 +1,24 @@
 """The catalog of a Region's instance types: their hardware, zones and prices; and its stored form.
 
 It depends on no cluster object, so one copy serves all node classes: ``shared.instance_types.provider`` derives the
-instance types of a class. It is stored as MessagePack arrays under zlib, because every cold start reads all of it.
+instance types of a class. Every cold start reads all of it, so hardware is stored as arrays.
 """
 
 from __future__ import annotations
 
-import zlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from shared.api import labels as names
+from shared.base.blobs import BlobForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
-"""The version of the stored form. A catalog of another version counts as missing and is fetched again."""
-
 PriceSource = Literal["aws", "kept", "embedded"]
 """The source of on-demand prices: the price list, the catalog before, or the estimates in the code."""
-
-
-class MalformedCatalogError(ValueError):
-    """The bytes are not a catalog of this version."""
 
 
 class Device(msgspec.Struct, frozen=True, array_like=True):
@@ -81,8 +74,7 @@ class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):
     region: str
     types_at: datetime
     prices_at: datetime
-    version: int = VERSION
-    hardware: tuple[Hardware, ...] = msgspec.field(default=(), name="shapes")  # the stored name
+    hardware: tuple[Hardware, ...] = ()
     zones: dict[str, str] = {}
     offered: dict[str, tuple[str, ...]] = {}
     on_demand: dict[str, float] = {}
@@ -97,30 +89,5 @@ class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_demand.get(name)
 
 
-class _Version(msgspec.Struct):
-    version: int = 0
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(InstanceTypeCatalog)
-
-
-def encode(catalog: InstanceTypeCatalog) -> bytes:
-    """The stored form; equal catalogs give equal bytes."""
-    return zlib.compress(_ENCODER.encode(catalog), level=6)
-
-
-def decode(stored: bytes) -> InstanceTypeCatalog:
-    """The catalog from its stored form.
-
-    Raises:
-        MalformedCatalogError: the bytes are not a catalog, or one of another version.
-    """
-    try:
-        plain = zlib.decompress(stored)
-        version = msgspec.msgpack.decode(plain, type=_Version).version
-        if version != VERSION:
-            raise MalformedCatalogError(f"the catalog has version {version}; version {VERSION} is needed")
-        return _DECODER.decode(plain)
-    except (zlib.error, msgspec.MsgspecError) as error:
-        raise MalformedCatalogError(f"not a catalog: {error}") from error
+FORM = BlobForm(InstanceTypeCatalog, version=1, noun="a catalog")
+"""The stored form. A catalog of another version counts as missing and is fetched again."""

@@ -1,26 +1,19 @@
 """The record between two runs of shadow mode: the virtual fleet, where its pods are, and the days so far.
 
 One object, written once a run: a run that dies before that leaves the record as it was, and the next one counts the
-same time. Stored as MessagePack under zlib.
+same time.
 """
 
 from __future__ import annotations
 
-import zlib
 from datetime import datetime
 
 import msgspec
 
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool
+from shared.base.blobs import BlobForm
 from shared.shadow.ledger import Day, Offering
-
-VERSION = 1
-"""The version of the stored form. A record of another version isn't read: shadow mode begins again."""
-
-
-class MalformedRecordError(ValueError):
-    """The bytes are not a record of this version."""
 
 
 class VirtualNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +67,11 @@ class Record(msgspec.Struct, kw_only=True):
     ``days`` are those that aren't archived, ``notes`` what the report has to say about the fleet.
     """
 
-    version: int = VERSION
     slot: int = 0
     at: datetime | None = None
     since: datetime | None = None
     nodes: list[VirtualNode] = []
-    bindings: dict[str, Binding] = msgspec.field(default_factory=dict, name="seats")  # the stored name
+    bindings: dict[str, Binding] = {}
     unplaced: dict[str, Unplaced] = {}
     real: dict[str, RealNode] = {}
     derived: list[NodePool] = []
@@ -88,48 +80,7 @@ class Record(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
 
-class _Version(msgspec.Struct):
-    version: int = 0
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Record)
-_DAY_DECODER = msgspec.msgpack.Decoder(Day)
-
-
-def encode(record: Record) -> bytes:
-    """The stored form of a record."""
-    return zlib.compress(_ENCODER.encode(record), level=6)
-
-
-def decode(stored: bytes) -> Record:
-    """The record from its stored form.
-
-    Raises:
-        MalformedRecordError: the bytes are not a record, or one of another version.
-    """
-    try:
-        plain = zlib.decompress(stored)
-        version = msgspec.msgpack.decode(plain, type=_Version).version
-        if version != VERSION:
-            raise MalformedRecordError(f"the record has version {version}; version {VERSION} is needed")
-        return _DECODER.decode(plain)
-    except (zlib.error, msgspec.MsgspecError) as error:
-        raise MalformedRecordError(f"not a record of shadow mode: {error}") from error
-
-
-def encode_day(day: Day) -> bytes:
-    """The stored form of a day; equal days give equal bytes."""
-    return zlib.compress(_ENCODER.encode(day), level=6)
-
-
-def decode_day(stored: bytes) -> Day:
-    """The day from its stored form.
-
-    Raises:
-        MalformedRecordError: the bytes are not a day.
-    """
-    try:
-        return _DAY_DECODER.decode(zlib.decompress(stored))
-    except (zlib.error, msgspec.MsgspecError) as error:
-        raise MalformedRecordError(f"not a day of shadow mode: {error}") from error
+FORM = BlobForm(Record, version=1, noun="a record of shadow mode")
+"""The stored form of a record. One of another version isn't read: shadow mode begins again."""
+DAY_FORM = BlobForm(Day, version=1, noun="a day of shadow mode")
+"""The stored form of a day that has ended."""

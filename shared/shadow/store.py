@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from botocore.exceptions import ClientError
 
 from shared.base.aws import error_code
-from shared.shadow import record as records
-from shared.shadow.record import MalformedRecordError, Record
+from shared.base.stored_objects import MalformedObjectError, ObjectLocation, read_object
+from shared.shadow.record import DAY_FORM, FORM, Record
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from shared.shadow.ledger import Day
 
 PREFIX = "shadow/"
-_NOT_FOUND = frozenset({"NoSuchKey", "404", "NoSuchBucket"})
 _CHANGED = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
 
 
@@ -52,15 +51,10 @@ def load(s3: S3Client, bucket: str, cluster: str) -> StoredRecord:
         ClientError: S3 refuses the call.
     """
     try:
-        answer = s3.get_object(Bucket=bucket, Key=record_key(cluster))
-    except ClientError as error:
-        if error_code(error) in _NOT_FOUND:
-            return StoredRecord(Record(), "")
-        raise
-    try:
-        return StoredRecord(records.decode(answer["Body"].read()), answer["ETag"])
-    except MalformedRecordError as error:
-        return StoredRecord(Record(), answer["ETag"], str(error))
+        stored = read_object(s3, ObjectLocation(bucket, record_key(cluster)), FORM)
+    except MalformedObjectError as error:
+        return StoredRecord(Record(), error.etag, str(error))
+    return StoredRecord(stored.value, stored.etag) if stored is not None else StoredRecord(Record(), "")
 
 
 def save(s3: S3Client, bucket: str, cluster: str, record: Record, *, etag: str) -> int:
@@ -70,7 +64,7 @@ def save(s3: S3Client, bucket: str, cluster: str, record: Record, *, etag: str) 
         RecordChangedError: another run wrote it.
         ClientError: S3 refuses the call.
     """
-    stored = records.encode(record)
+    stored = FORM.encode(record)
     key = record_key(cluster)
     try:
         if etag:
@@ -90,7 +84,7 @@ def archive(s3: S3Client, bucket: str, cluster: str, day: Day) -> None:
     Raises:
         ClientError: S3 refuses the call.
     """
-    s3.put_object(Bucket=bucket, Key=day_key(cluster, day.date), Body=records.encode_day(day))
+    s3.put_object(Bucket=bucket, Key=day_key(cluster, day.date), Body=DAY_FORM.encode(day))
 
 
 def read_day(s3: S3Client, bucket: str, cluster: str, date: str) -> Day | None:
@@ -98,12 +92,7 @@ def read_day(s3: S3Client, bucket: str, cluster: str, date: str) -> Day | None:
 
     Raises:
         ClientError: S3 refuses the call.
-        MalformedRecordError: the object is not a day.
+        MalformedObjectError: the object is not a day.
     """
-    try:
-        answer = s3.get_object(Bucket=bucket, Key=day_key(cluster, date))
-    except ClientError as error:
-        if error_code(error) in _NOT_FOUND:
-            return None
-        raise
-    return records.decode_day(answer["Body"].read())
+    stored = read_object(s3, ObjectLocation(bucket, day_key(cluster, date)), DAY_FORM)
+    return stored.value if stored is not None else None

@@ -63,7 +63,7 @@ def run_pods(world: World, count: int) -> None:
 
 def stored(bucket: str) -> Commitments:
     body = boto3.client("s3").get_object(Bucket=bucket, Key=store.KEY)["Body"].read()
-    return store.decode(body)
+    return store.FORM.decode(body)
 
 
 def bucket_of(world: World) -> str:

@@ -114,7 +114,7 @@ class ShadowCluster:
         s3 = boto3.client("s3")
         prefix = f"{shadow_store.PREFIX}{CLUSTER}/days/"
         keys = [o["Key"] for o in s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix).get("Contents", [])]
-        archived = [records.decode_day(s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()) for key in keys]
+        archived = [records.DAY_FORM.decode(s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()) for key in keys]
         return {day.date: day for day in (*archived, *self.record().days)}
 
     def versions(self) -> dict[tuple[str, str, str], str]:

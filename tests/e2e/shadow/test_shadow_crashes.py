@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 
+from shared.base.blobs import BlobForm, MalformedBlobError
 from shared.shadow import record as records
 from shared.shadow import store
 from shared.shadow.store import RecordChangedError
@@ -106,6 +107,6 @@ def test_a_record_that_can_not_be_read_begins_again() -> None:
 
 
 def test_a_record_of_another_version_is_not_read() -> None:
-    newer = records.Record(version=records.VERSION + 1)
-    with pytest.raises(records.MalformedRecordError, match="version"):
-        records.decode(records.encode(newer))
+    newer = BlobForm(records.Record, version=2, noun="a record")
+    with pytest.raises(MalformedBlobError, match="of version 2; version 1 is needed"):
+        records.FORM.decode(newer.encode(records.Record()))

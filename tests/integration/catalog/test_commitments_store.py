@@ -10,6 +10,7 @@ import pytest
 from moto import mock_aws
 
 from shared.base import aws, runtime
+from shared.base.blobs import BlobForm
 from shared.base.settings import CommitmentSettings
 from shared.commitments import store
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
@@ -63,7 +64,7 @@ def load(settings: CommitmentSettings = ON) -> Commitments | None:
 
 def stored_elsewhere(commitments: Commitments) -> None:
     """What another process stores, which this one's cache doesn't know of."""
-    aws.s3().put_object(Bucket=BUCKET, Key=store.KEY, Body=store.encode(commitments))
+    aws.s3().put_object(Bucket=BUCKET, Key=store.KEY, Body=store.FORM.encode(commitments))
 
 
 @pytest.mark.usefixtures("bucket")
@@ -127,13 +128,14 @@ def test_commitments_that_have_ended_do_not_count(bucket: Bucket) -> None:
 
 @pytest.mark.usefixtures("bucket")
 @pytest.mark.parametrize(
-    ("body", "problem"), [(b"?", "no commitments: "), (b"", "no commitments: "), (None, "they have version 2")]
+    ("body", "problem"),
+    [
+        (b"?", "not commitments: "),
+        (b"", "not commitments: "),
+        (BlobForm(Commitments, version=2, noun="commitments").encode(READ), "commitments of version 2; version 1"),
+    ],
 )
-def test_malformed_commitments_are_a_problem(body: bytes | None, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if body is None:
-        with monkeypatch.context() as other_version:
-            other_version.setattr(store, "VERSION", 2)
-            body = store.encode(READ)
+def test_malformed_commitments_are_a_problem(body: bytes, problem: str) -> None:
     aws.s3().put_object(Bucket=BUCKET, Key=store.KEY, Body=body)
     loaded = load()
     assert loaded is not None

@@ -25,8 +25,9 @@ from shared.api.nodeclass import (
     Kubelet,
     ResolvedAMI,
 )
+from shared.base.blobs import MalformedBlobError
 from shared.instance_types import allocatable
-from shared.instance_types.catalog import Hardware, InstanceTypeCatalog, MalformedCatalogError, decode, encode
+from shared.instance_types.catalog import FORM, Hardware, InstanceTypeCatalog
 from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.pricing import estimated_on_demand_price
 from shared.instance_types.provider import build_instance_types, list_instance_types
@@ -99,7 +100,7 @@ def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_t
         )
 
     first, second = ask(RAW), ask(RAW, ("spot", "m5.large", "a"))
-    later = decode(encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=1))))
+    later = FORM.decode(FORM.encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=1))))
     assert ask(later) is first
     assert ask(later, ("spot", "m5.large", "a")) is second
 
@@ -192,13 +193,13 @@ def test_a_catalog_entry_has_resources_labels_and_offerings() -> None:
 
 
 def test_a_stored_catalog_is_decoded_unchanged() -> None:
-    assert decode(encode(RAW)) == RAW
+    assert FORM.decode(FORM.encode(RAW)) == RAW
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_rejected(stored: bytes) -> None:
-    with pytest.raises(MalformedCatalogError):
-        decode(stored)
+    with pytest.raises(MalformedBlobError):
+        FORM.decode(stored)
 
 
 @pytest.mark.parametrize(
