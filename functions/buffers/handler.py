@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
-from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.buffers.controller import Report, reconcile
 from functions.buffers.messages import parse_batch
 from functions.buffers.readings import SourceReader
 from functions.buffers.settings import BufferSettings
-from shared.base import aws, metrics, queues, runtime
+from shared.base import aws, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
 from shared.cluster.events import recorder
+from shared.cluster.invocations import attempt, entry_point
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
@@ -25,27 +24,19 @@ if TYPE_CHECKING:
 logger = Logger(service="buffers")
 
 
-@metrics.watched("buffers")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001 (Lambda's signature)
-    """Handle a whole batch together; the response lists the messages to redeliver."""
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:  # noqa: ARG001 (Lambda's signature)
+    """Handle a whole batch together; returns the messages to deliver again, with the seconds until then."""
     settings = read(BufferSettings, runtime.current().environ)
     batch = parse_batch(event, settings, sqs=aws.sqs, logger=logger)
     report = Report()
-    failed = False
-    if batch.arrivals or batch.read:
-        try:
+    with attempt("Following queues, alarms and events", logger) as following:
+        if batch.arrivals or batch.read:
             report = _reconcile(batch, settings)
-        except (ApiError, BotoCoreError, ClientError) as error:
-            logger.warning(
-                "Following queues, alarms and events failed and is tried again",
-                extra={"error": type(error).__name__, "why": str(error)},
-            )
-            failed = True
     if report.changed or batch.arrivals:
         counts = {"following": report.following, "changed": report.changed, "events": len(batch.arrivals)}
         logger.info("Followed queues, alarms and events", extra=counts)
-    return queues.retry_response(aws.sqs(), event, batch.retried if failed or report.failed else ())
+    return queues.redelivery(event, batch.retried if report.failed or not following.succeeded else ())
 
 
 def _reconcile(batch: Batch, settings: BufferSettings) -> Report:

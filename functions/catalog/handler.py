@@ -14,6 +14,7 @@ from functions.catalog import commitments, fleet
 from functions.catalog.settings import CatalogSettings
 from shared.base import aws, hints, metrics, runtime
 from shared.base.settings import read
+from shared.cluster.invocations import entry_point
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import RefreshResult, refresh
@@ -34,8 +35,7 @@ logger = Logger(service="catalog")
 written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
 
 
-@metrics.watched("catalog")
-@logger.inject_lambda_context
+@entry_point(logger)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG001 (Lambda's signature)
     """Refresh ``{"refresh": "types" | "prices"}``, or after a hint what is stale. ``{"check": "fleet"}`` checks it.
 

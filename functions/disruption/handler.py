@@ -22,9 +22,8 @@ from functions.disruption.settings import DisruptionSettings
 from shared.base import aws, hints, metrics, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
 from shared.cluster.events import recorder
-from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.cluster.invocations import attempt, entry_point
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
@@ -41,17 +40,16 @@ logger = Logger(service="disruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
 
-@metrics.watched("disruption")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Reconcile once for all messages of the batch, or for the schedule's event, which also runs consolidation.
 
-    Returns which messages should be delivered again.
+    Returns the messages to deliver again, with the seconds until then.
     """
     settings = read(DisruptionSettings, runtime.current().environ)
     if "Records" not in event:
         _sweep(settings, context, hints.parse(event, cluster=settings.cluster_name))
-        return None
+        return {}
     messages = queues.parse_batch(
         event,
         cluster=settings.cluster_name,
@@ -62,8 +60,8 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     consolidate = any(_is_about_consolidation(m.hint) for m in messages)
     requeues = max((m.hint.requeues for m in messages), default=0)
     if messages and not _reconcile(settings, context, consolidate=consolidate, requeues=requeues):
-        return queues.retry_response(aws.sqs(), event, [m.id for m in messages if not _is_replaced(m.hint)])
-    return queues.partial_batch_response(())
+        return queues.redelivery(event, [m.id for m in messages if not _is_replaced(m.hint)])
+    return {}
 
 
 def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> None:
@@ -93,16 +91,10 @@ def _is_about_consolidation(hint: Hint) -> bool:
 def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> bool:
     """Reconcile once; False when it has to be retried."""
     controller = _controller(settings, context, requeues=requeues)
-    try:
+    with attempt("Disruption", logger) as disruption:
         report = controller.reconcile(consolidate=consolidate)
-    except (LeaseHeldError, LeaseLostError) as error:
-        logger.info("Waiting for the lease", extra={"why": str(error)})
-        return False
-    except (ApiError, BotoCoreError, ClientError) as error:
-        logger.warning("Disruption will be retried", extra={"error": type(error).__name__, "why": str(error)})
-        return False
-    metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
-    return True
+        metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
+    return disruption.succeeded
 
 
 def _controller(settings: DisruptionSettings, context: LambdaContext, *, requeues: int) -> DisruptionController:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.interruption.batch import Report, parse_batch
 from functions.interruption.controller import InterruptionController
@@ -16,8 +15,8 @@ from functions.interruption.settings import InterruptionSettings
 from shared.base import aws, metrics, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
 from shared.cluster.events import recorder
+from shared.cluster.invocations import attempt, entry_point
 from shared.provisioning.provisioner import provisioner_of
 
 if TYPE_CHECKING:
@@ -29,24 +28,18 @@ logger = Logger(service="interruption")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 
 
-@metrics.watched("interruption")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Handle a whole batch together, or sweep; the response lists the messages to redeliver."""
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Handle a whole batch together, or sweep; returns the messages to deliver again, with the seconds until then."""
     settings = read(InterruptionSettings, runtime.current().environ)
     report: Report = Report()
     batch = parse_batch(event, sqs=aws.sqs, dead_letter_queue_url=settings.dead_letter_queue_url, logger=logger)
-    failed: frozenset[str] = frozenset()
+    failed = frozenset(m.id for m in batch.messages)
     if batch.messages or batch.sweep:
-        try:
+        with attempt("Handling events", logger):
             failed = _controller(settings, context, report).reconcile(batch.messages, sweep=batch.sweep)
-        except (ApiError, BotoCoreError, ClientError) as error:
-            logger.warning(
-                "Handling events failed and is tried again", extra={"error": type(error).__name__, "why": str(error)}
-            )
-            failed = frozenset(m.id for m in batch.messages)
     _emit_metrics(report, received=len(batch.messages) + batch.malformed, malformed=batch.malformed)
-    return queues.retry_response(aws.sqs(), event, failed) if batch.messages else queues.partial_batch_response(())
+    return queues.redelivery(event, failed)
 
 
 def _controller(settings: InterruptionSettings, context: LambdaContext, report: Report) -> InterruptionController:

@@ -15,6 +15,7 @@ from shared.base import aws, hints, metrics, runtime, sweeps
 from shared.base.settings import read
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
+from shared.cluster.invocations import entry_point
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ logger = Logger(service="lifecycle")
 powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
 
 
-@metrics.watched("lifecycle")
-@logger.inject_lambda_context
+@entry_point(logger)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
     """Reconcile everything; compare with EC2 only on the schedule."""
     settings = read(LifecycleSettings, runtime.current().environ)

@@ -19,9 +19,8 @@ from functions.nodegroups.settings import NodeGroupSettings
 from shared.base import aws, metrics, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
 from shared.cluster.events import recorder
-from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.cluster.invocations import attempt, entry_point
 from shared.node_groups.services import group_services
 
 if TYPE_CHECKING:
@@ -33,10 +32,9 @@ logger = Logger(service="nodegroups")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="nodegroups")
 
 
-@metrics.watched("nodegroups")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
-    """A sweep each minute, or a batch of the queue, whose response lists the messages to redeliver."""
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Sweep each minute, or handle a batch; returns the messages to deliver again, with the seconds until then."""
     settings = read(NodeGroupSettings, runtime.current().environ)
     until = runtime.current().now() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2)
     if "Records" in event:
@@ -46,40 +44,27 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | No
     except (BotoCoreError, ClientError) as error:
         logger.warning("The sweep begins now: its message can't be sent", extra={"why": str(error)})
         _sweep(settings, run=context.aws_request_id, until=until)
-    try:
+    with attempt("Continuing drains", logger):
         continue_drains(settings, until=until, logger=logger)
-    except (ApiError, BotoCoreError, ClientError) as error:
-        logger.warning("Drains continue in a minute", extra={"error": type(error).__name__, "why": str(error)})
-    return None
+    return {}
 
 
 def _sweep(settings: NodeGroupSettings, *, run: str, until: datetime) -> bool:
     """Scale down; False when it has to be tried again."""
-    try:
+    with attempt("Scaling down", logger) as scale_down:
         client = connect(settings)
         controller = ScaleDownController(
             settings, run=run, logger=logger, client=client, recorder=recorder(client), services=group_services()
         )
-        removed = controller.reconcile(until=until)
-    except (LeaseHeldError, LeaseLostError) as error:
-        logger.info("Waiting for the lease", extra={"why": str(error)})
-        return False
-    except (ApiError, BotoCoreError, ClientError) as error:
-        logger.warning("Scaling down is tried again", extra={"error": type(error).__name__, "why": str(error)})
-        return False
-    metrics.emit(emf_metrics, {metrics.GROUP_NODES_REMOVED: removed})
-    return True
+        metrics.emit(emf_metrics, {metrics.GROUP_NODES_REMOVED: controller.reconcile(until=until)})
+    return scale_down.succeeded
 
 
-def _handle_batch(event: dict[str, Any], settings: NodeGroupSettings, *, run: str, until: datetime) -> dict[str, Any]:
+def _handle_batch(event: dict[str, Any], settings: NodeGroupSettings, *, run: str, until: datetime) -> dict[str, int]:
     batch = parse_batch(event, settings, aws.sqs(), now=runtime.current().now(), logger=logger)
-    try:
+    failed = {*(message.id for message in batch.events), *batch.drains}
+    with attempt("Handling events", logger):
         failed = handle_batch(batch, settings, until=until, logger=logger)
-    except (ApiError, BotoCoreError, ClientError) as error:
-        logger.warning(
-            "Handling events failed and is tried again", extra={"error": type(error).__name__, "why": str(error)}
-        )
-        failed = {*(message.id for message in batch.events), *batch.drains}
     if batch.sweeps and not _sweep(settings, run=run, until=until):
         failed.update(batch.sweeps)
-    return queues.retry_response(aws.sqs(), event, failed)
+    return queues.redelivery(event, failed)

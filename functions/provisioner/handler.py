@@ -10,15 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
-from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.provisioner.settings import ProvisionerSettings
 from shared.base import aws, hints, metrics, queues, runtime
 from shared.base.plurals import plural
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
-from shared.cluster.lease import LeaseHeldError, LeaseLostError
+from shared.cluster.invocations import attempt, entry_point
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.provisioning.provisioner import provisioner_of
 
@@ -37,10 +35,9 @@ logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
 
-@metrics.watched("provisioner")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Provision everything that is pending; returns which messages should be delivered again."""
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Provision everything that is pending; returns the messages to deliver again, with the seconds until then."""
     settings = read(ProvisionerSettings, runtime.current().environ)
     messages = queues.parse_batch(
         event,
@@ -50,14 +47,13 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger=logger,
     )
     if not messages:
-        return queues.partial_batch_response(())
+        return {}
     provision = partial(_provision, settings, run=context.aws_request_id)
     if all(m.hint.detail_type != hints.PODS_CREATED for m in messages):
-        return queues.retry_response(aws.sqs(), event, provision(messages))
+        return queues.redelivery(event, provision(messages))
     from functions.provisioner import created_pods  # noqa: PLC0415 (only with -c relay=webhook)
 
-    delays = created_pods.provision(event, messages, connect(settings), provision, now=runtime.current().now())
-    return queues.deliver_again(aws.sqs(), event, delays)
+    return created_pods.provision(event, messages, connect(settings), provision, now=runtime.current().now())
 
 
 def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, run: str) -> list[str]:
@@ -65,15 +61,11 @@ def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, ru
     retried = [m.id for m in messages]
     hinted = sum(m.hint.source in hints.WATCHES for m in messages)
     metrics.emit(emf_metrics, {metrics.HINTS: hinted})
-    try:
+    with attempt("Provisioning", logger, transient=(CatalogMissingError,)) as provisioning:
         report = provisioner_of(settings, by="provisioner", run=run, logger=logger).run(
             sweep=all(m.hint.detail_type == hints.SCHEDULED for m in messages)
         )
-    except (LeaseHeldError, LeaseLostError) as error:
-        logger.info("Waiting for the lease", extra={"why": str(error)})
-        return retried
-    except (ApiError, BotoCoreError, CatalogMissingError, ClientError) as error:
-        logger.warning("Provisioning will be retried", extra={"error": type(error).__name__, "why": str(error)})
+    if not provisioning.succeeded:
         return retried
     _emit_metrics(report)
     if settings.relay != "webhook":

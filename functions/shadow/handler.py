@@ -11,8 +11,9 @@ from aws_lambda_powertools import Logger
 from functions.shadow.observation import observe
 from functions.shadow.run import next_record
 from functions.shadow.settings import ShadowSettings
-from shared.base import aws, hints, metrics, runtime
+from shared.base import aws, hints, runtime
 from shared.base.settings import read
+from shared.cluster.invocations import entry_point
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.shadow import store
@@ -33,8 +34,7 @@ _SEARCH_TIMEOUT = timedelta(seconds=15)
 logger = Logger(service="shadow")
 
 
-@logger.inject_lambda_context
-@metrics.watched("shadow")
+@entry_point(logger)
 def handle(event: dict[str, Any], context: LambdaContext) -> None:
     """Count the time since the last run, decide, and keep the record."""
     settings = read(ShadowSettings, runtime.current().environ)

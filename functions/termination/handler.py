@@ -6,15 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
-from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
-from shared.base import aws, hints, metrics, queues, runtime
+from shared.base import aws, hints, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
-from shared.cluster.errors import ApiError
 from shared.cluster.events import recorder
+from shared.cluster.invocations import attempt, entry_point
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
@@ -23,10 +22,12 @@ if TYPE_CHECKING:
 logger = Logger(service="termination")
 
 
-@metrics.watched("termination")
-@logger.inject_lambda_context
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Reconcile each NodeClaim, node and instance of the batch; returns the messages to redeliver."""
+@entry_point(logger, redelivers=True)
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
+    """Reconcile each NodeClaim, node and instance of the batch.
+
+    Returns the messages to deliver again, with the seconds until then.
+    """
     settings = read(TerminationSettings, runtime.current().environ)
     messages = queues.parse_batch(
         event,
@@ -36,27 +37,19 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         logger=logger,
     )
     if not messages:
-        return queues.partial_batch_response(())
+        return {}
     requeues = max(message.hint.requeues for message in messages)
     controller = _controller(settings, context, requeues=requeues)
-    failed = []
+    failed = {message.id for message in messages}
     for message in messages:
-        try:
-            if not _reconcile(controller, message.hint):
-                failed.append(message.id)
-        except (ApiError, BotoCoreError, ClientError) as error:
-            logger.warning(
-                "Termination failed, will retry",
-                extra={"keys": message.hint.keys, "error": type(error).__name__, "why": str(error)},
-            )
-            failed.append(message.id)
-    try:
+        with attempt("Termination", logger, keys=message.hint.keys):
+            if _reconcile(controller, message.hint):
+                failed.remove(message.id)
+    with attempt("Termination", logger) as finish:
         controller.finish()
-    except (ApiError, BotoCoreError, ClientError) as error:
-        # All messages are redelivered: reconciling a NodeClaim that is done costs one request.
-        logger.warning("Termination failed, will retry", extra={"error": type(error).__name__, "why": str(error)})
-        failed = [message.id for message in messages]
-    return queues.retry_response(aws.sqs(), event, failed)
+    if not finish.succeeded:  # reconciling a NodeClaim that is done costs one request
+        failed = {message.id for message in messages}
+    return queues.redelivery(event, failed)
 
 
 def _controller(settings: TerminationSettings, context: LambdaContext, *, requeues: int) -> TerminationController:

@@ -8,8 +8,7 @@ same, those about node groups Cluster Autoscaler's.
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
@@ -18,10 +17,9 @@ from shared.base import runtime, settings
 from shared.base.plurals import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from aws_lambda_powertools import Metrics
-    from aws_lambda_powertools.utilities.typing import LambdaContext
 
 NAMESPACE = "Tenon"
 SERVICE = "service"
@@ -215,7 +213,6 @@ ALARMING = 3
 """The sum of five minutes at which the alarm goes off: three minutes or invocations, or one report of that weight."""
 POD_WAITS_SECONDS = 300
 """A pod that is unschedulable for longer is alarming."""
-_SLOW_SHARE = 0.8
 REASONS: Mapping[Metric, tuple[float, str, str, str]] = {
     OLDEST_PENDING_SECONDS: (POD_WAITS_SECONDS, "pods-waiting", "the longest pending pod waits for {}", "second"),
     BREAKERS: (0, "launches-fail", "launches of {} are paused because they fail", "NodePool"),
@@ -265,29 +262,3 @@ def report_unwell(reason: str, why: str, *, weight: int = 1, cluster: str = "") 
                 continue  # the fleet's line has said why
             for key, value in {"reason": reason, "why": why, **({CLUSTER: cluster} if fleet else {})}.items():
                 metric.add_metadata(key=key, value=value)
-
-
-Handler = Any
-"""A function's handler: takes an event and a context."""
-
-
-def watched(function: str) -> Callable[[Handler], Handler]:
-    """Decorates a handler: failures and durations near the timeout are reported. A failure is raised on."""
-
-    def decorate(handle: Handler) -> Handler:
-        @functools.wraps(handle)
-        def watching(event: dict[str, Any], context: LambdaContext) -> object:
-            allowed = context.get_remaining_time_in_millis()
-            try:
-                answer = handle(event, context)
-            except Exception as error:
-                report_unwell("function-errors", f"{function} failed: {type(error).__name__}")
-                raise
-            left = context.get_remaining_time_in_millis()
-            if left < (1 - _SLOW_SHARE) * allowed:
-                report_unwell("function-slow", f"{function} took {(allowed - left) / 1000:.0f} s")
-            return answer
-
-        return watching
-
-    return decorate

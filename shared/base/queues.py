@@ -14,7 +14,7 @@ import msgspec
 from shared.base import hints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import timedelta
 
     from aws_lambda_powertools import Logger
@@ -82,32 +82,24 @@ def reject_malformed_event(
     )
 
 
-def partial_batch_response(failed: Iterable[str]) -> dict[str, list[dict[str, str]]]:
-    """Lambda's response that redelivers only these messages; without any, the whole batch succeeded."""
-    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
-
-
 def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
     """Send a message to a standard queue, visible after the delay (rounded up to seconds, at most 15 minutes)."""
     seconds = min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
     sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
 
 
-def retry_response(
-    sqs: SQSClient, event: dict[str, Any], message_ids: Iterable[str]
-) -> dict[str, list[dict[str, str]]]:
-    """The partial batch response for messages whose reconcile failed.
+def redelivery(event: Mapping[str, Any], message_ids: Iterable[str]) -> dict[str, int]:
+    """Seconds until the messages whose reconcile failed are delivered again, by id.
 
-    They are redelivered after 1, 4, 15, 60 s by their receive count, not after the queue's visibility timeout.
+    It is 1, 4, 15, 60 s by their receive count, not the queue's visibility timeout.
     """
     receives = receive_counts(event)
-    failed = receives.keys() & set(message_ids)
-    return deliver_again(sqs, event, {id_: retry_seconds(receives[id_]) for id_ in failed})
+    return {id_: retry_seconds(receives[id_]) for id_ in receives.keys() & set(message_ids)}
 
 
 def receive_counts(event: Mapping[str, Any]) -> dict[str, int]:
     """How often each message of the batch was received, this time included, by its id."""
-    return {r["messageId"]: int(r["attributes"]["ApproximateReceiveCount"]) for r in event["Records"]}
+    return {r["messageId"]: int(r["attributes"]["ApproximateReceiveCount"]) for r in event.get("Records", ())}
 
 
 def retry_seconds(receives: int) -> int:
@@ -115,14 +107,16 @@ def retry_seconds(receives: int) -> int:
     return _RETRY_SECONDS[min(receives, len(_RETRY_SECONDS)) - 1]
 
 
-def deliver_again(sqs: SQSClient, event: dict[str, Any], delays: Mapping[str, int]) -> dict[str, list[dict[str, str]]]:
-    """The partial batch response that redelivers these messages, each after its seconds."""
-    for record in event["Records"]:
+def respond(
+    sqs: Callable[[], SQSClient], event: Mapping[str, Any], delays: Mapping[str, int]
+) -> dict[str, list[dict[str, str]]]:
+    """Lambda's partial batch response that redelivers these messages, each after its seconds."""
+    for record in event.get("Records", ()):
         if record["messageId"] in delays:
             name = record["eventSourceARN"].rpartition(":")[2]
-            sqs.change_message_visibility(
-                QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
+            sqs().change_message_visibility(
+                QueueUrl=sqs().get_queue_url(QueueName=name)["QueueUrl"],
                 ReceiptHandle=record["receiptHandle"],
                 VisibilityTimeout=delays[record["messageId"]],
             )
-    return partial_batch_response(sorted(delays))
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in sorted(delays)]}
