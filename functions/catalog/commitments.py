@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.base import aws, runtime
+from shared.base import aws
 from shared.commitments import reading, store
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
+    from shared.base.runtime import Runtime
 
-def refresh(bucket: str, *, logger: Logger) -> None:
+
+def refresh(bucket: str, *, runtime: Runtime, logger: Logger) -> None:
     """Read and store the commitments; what AWS doesn't answer is a problem of theirs, which NodePools show.
 
     Raises:
         ClientError: they can't be stored.
     """
-    s3, process, region = aws.s3(), runtime.current(), aws.ec2().meta.region_name
-    previous = store.last_reading(s3, bucket, runtime=process)
-    commitments = reading.read(aws, previous, region=region, now=process.now())
-    size = store.save(s3, bucket, commitments, runtime=process)
+    s3, region = aws.s3(), aws.ec2().meta.region_name
+    previous = store.last_reading(s3, bucket, runtime=runtime)
+    commitments = reading.read(aws, previous, region=region, now=runtime.now())
+    size = store.save(s3, bucket, commitments, runtime=runtime)
     if commitments.problem:
         logger.warning("Not all commitments count", extra={"why": commitments.problem})
     logger.info(
@@ -34,11 +36,11 @@ def refresh(bucket: str, *, logger: Logger) -> None:
     )
 
 
-def read_if_missing(bucket: str, *, logger: Logger) -> None:
+def read_if_missing(bucket: str, *, runtime: Runtime, logger: Logger) -> None:
     """Read the commitments if none are stored: a new deployment doesn't wait for the hour's schedule.
 
     Raises:
         ClientError: they can't be stored.
     """
-    if store.last_reading(aws.s3(), bucket, runtime=runtime.current()) is None:
-        refresh(bucket, logger=logger)
+    if store.last_reading(aws.s3(), bucket, runtime=runtime) is None:
+        refresh(bucket, runtime=runtime, logger=logger)

@@ -47,7 +47,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
         return
     counts_commitments = settings.commitments == "on"
     if counts_commitments and event.get("refresh") == _COMMITMENTS:
-        commitments.refresh(settings.catalog_bucket, logger=logger)
+        commitments.refresh(settings.catalog_bucket, runtime=runtime.current(), logger=logger)
         return
     try:
         requested = _requested_part(event, settings.members)
@@ -69,7 +69,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
         size = catalog_store.save(s3, settings.catalog_bucket, result.catalog)
     _report(result, size)
     if counts_commitments:
-        commitments.read_if_missing(settings.catalog_bucket, logger=logger)
+        commitments.read_if_missing(settings.catalog_bucket, runtime=runtime.current(), logger=logger)
 
 
 def _requested_part(event: dict[str, Any], clusters: Sequence[str]) -> str | None:

@@ -22,18 +22,19 @@ logger = Logger(service="relay")
 @logger.inject_lambda_context
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, str]:  # noqa: ARG001 (Lambda's signature)
     """Hold the watch if no invocation does, or succeed the one that ends; the response says which."""
-    now = runtime.current().now
-    began = now()
-    settings = read(RelaySettings, runtime.current().environ)
+    process = runtime.current()
+    began = process.now()
+    settings = read(RelaySettings, process.environ)
     # Watchers and renewals try again by themselves, so that they can be stopped while they wait.
     client = connect(settings, attempts=1)
     tenure = Tenure(
         client,
         aws.events_without_retries(),
-        RelayLease(client, identity=context.aws_request_id, now=now),
+        RelayLease(client, identity=context.aws_request_id, now=process.now),
         bus=settings.event_bus_name,
         cluster=settings.cluster_name,
         began=began,
+        runtime=process,
         logger=logger,
     )
     return {"relay": tenure.run()}

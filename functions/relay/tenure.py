@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from functions.relay.relay_lease import DURATION, RENEW_INTERVAL, LeaseLostError, RelayLease, State
 from relay.relay import Relay
-from shared.base import runtime
 from shared.cluster.errors import ApiError
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
     from mypy_boto3_events import EventBridgeClient
 
+    from shared.base.runtime import Runtime
     from shared.cluster.client import Client
 
 LIFETIME = timedelta(minutes=14)
@@ -55,12 +55,14 @@ class Tenure:
         bus: str,
         cluster: str,
         began: datetime,
+        runtime: Runtime,
         logger: Logger,
     ) -> None:
         self._lease = lease
         self._ends = began + LIFETIME
         self._logger = logger
-        self._now = runtime.current().now
+        self._now = runtime.now
+        self._runtime = runtime
         self._changed = threading.Event()
         self._new_relay: Callable[[bool], Relay] = lambda defers: Relay(
             client,
@@ -90,7 +92,7 @@ class Tenure:
             assert state.renewed is not None
             if now - state.renewed <= _FRESH:
                 break
-            _pause()
+            self._pause()
         if state.ends is None or now < state.ends - HANDOVER_WINDOW or state.has_successor(now):
             return "held"
         if not self._lease.succeed(state, observed=None):
@@ -99,8 +101,7 @@ class Tenure:
 
     def _with_relay(self, use: Callable[[Relay], str], *, defers: bool) -> str:
         relay = self._new_relay(defers)
-        cache: dict[str, Any] = runtime.current().cache
-        cache[CACHE_KEY] = relay
+        self._runtime.cache[CACHE_KEY] = relay
         relay.start()
         try:
             return use(relay)
@@ -110,7 +111,7 @@ class Tenure:
         finally:
             # An execution environment is frozen after its invocation: no thread may be left.
             relay.stop_watching()
-            del cache[CACHE_KEY]
+            del self._runtime.cache[CACHE_KEY]
 
     def _succeed(self, relay: Relay) -> str:
         """Watch until the lease is free, then hold it."""
@@ -137,7 +138,7 @@ class Tenure:
                 self._logger.warning("The lease can't be read; trying again", extra={"why": str(error)})
             if now >= self._ends:
                 return "never held"
-            _pause()
+            self._pause()
 
     def _hold(self, relay: Relay) -> str:
         """Send hints until a successor is ready, or until the end.
@@ -165,7 +166,7 @@ class Tenure:
             relay.step(now)
             moments = [renewal.due, self._ends, *([due] if (due := relay.due()) is not None else [])]
             # Ends early when something changes in the cluster.
-            runtime.current().wait(self._changed, max((min(moments) - self._now()).total_seconds(), 0.0))
+            self._runtime.wait(self._changed, max((min(moments) - self._now()).total_seconds(), 0.0))
         relay.stop_watching()
         return self._hand_over(relay, renewal)
 
@@ -173,7 +174,7 @@ class Tenure:
         """Send what is pending, and release the lease."""
         give_up_at = self._now() + _MAX_FLUSH
         while not (is_sent := relay.flush()) and self._now() < give_up_at:
-            _pause()
+            self._pause()
             renewal.renewed(self._now())
         try:
             self._lease.release(observed=relay.observed if is_sent else None)
@@ -181,6 +182,9 @@ class Tenure:
             self._logger.warning("The lease can't be released; it expires by itself", extra={"why": str(error)})
         self._logger.info("Ended", extra={"sent": dict(relay.sent), "not_sent": relay.pending})
         return "ended"
+
+    def _pause(self) -> None:
+        self._runtime.wait(threading.Event(), _POLL.total_seconds())
 
     def _check_watchers(self, relay: Relay) -> None:
         if not relay.is_alive:
@@ -213,10 +217,6 @@ class _Renewal:
                 self._succeeded = now
                 self.due = now + (_POLL if self._state.has_successor(now) else RENEW_INTERVAL)
         return self._state
-
-
-def _pause() -> None:
-    runtime.current().wait(threading.Event(), _POLL.total_seconds())
 
 
 def _has_observed(own: dict[str, int], successors: dict[str, int]) -> bool:
