@@ -49,7 +49,6 @@ ALL = "nothing"
 _SOLVER = "shared.scheduling.solver"
 _NOMINATIONS = "shared.scheduling.nominations"
 _PORTFOLIO = f"{_SOLVER}.portfolio"
-_SETTLING = f"{_SOLVER}.settling"
 _EQUAL = 1e-9
 
 
@@ -127,12 +126,6 @@ PASSES = (
         at=f"{_SOLVER}.option_sets:undominated",
         identity=_all_by_price,
         code=(f"{_SOLVER}.option_sets:OptionSets._undominated",),
-    ),
-    Pass(
-        name="settling",
-        at=f"{_PORTFOLIO}:settle",
-        identity=_nothing,
-        code=tuple(f"{_SETTLING}:{f}" for f in ("settle", "_best_restricted", "_cheapest_restricted", "_cheapest")),
     ),
     Pass(
         name="plans: preferred domains",

@@ -16,12 +16,12 @@ from shared.base.struct import Struct
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import Requirements, intersect, node_selector_requirements, only
+from shared.scheduling.solver.bins import fitting_options
 from shared.scheduling.solver.fit import holds_each
-from shared.scheduling.solver.settling import group_alike, options_by_price
 from shared.scheduling.state.min_values import truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
+_BINS_COMPARED = 1024
+"""How many bins are compared with all launch options at once; bounds memory."""
 
 
 def planned_node_claims(bins: Bins, pod_keys: Callable[[Iterable[str]], list[str]]) -> list[PlannedNodeClaim]:
@@ -43,8 +45,8 @@ def planned_node_claims(bins: Bins, pod_keys: Callable[[Iterable[str]], list[str
     shared_fields: dict[object, _SharedFields] = {}
     for number, template in enumerate(launch_options.templates):
         of_template = [i for i, b in enumerate(opened) if launch_options.template_of[b.option] == number]
-        for alike, members in group_alike(of_template, opened).items():
-            options, _ = options_by_price(launch_options, template, opened[members[0]])
+        for alike, members in _group_alike(of_template, opened).items():
+            options = _options_by_price(launch_options, template, opened[members[0]])
             fits = holds_each(launch_options.free[options], np.stack([opened[i].used for i in members]))
             for i, fitting in zip(members, fits, strict=True):
                 bin_ = opened[i]
@@ -153,3 +155,25 @@ def _labels(template: NodeClaimTemplate, requirements: Requirements) -> dict[str
     if NODECLASS in template.requirements:
         labels[NODECLASS] = next(iter(template.requirements[NODECLASS].values))
     return labels
+
+
+def _group_alike(members: Iterable[int], bins: Sequence[Bin]) -> dict[object, list[int]]:
+    """The bins, by number, that may be launched from the same options in the same offerings."""
+    groups: dict[object, list[int]] = {}
+    for i in members:
+        bin_ = bins[i]
+        groups.setdefault((bin_.masks, bin_.offerings.tobytes(), bin_.custom), []).append(i)
+    return {(key, n): chunk for key, group in groups.items() for n, chunk in enumerate(_chunks(group))}
+
+
+def _chunks(members: list[int]) -> Iterator[list[int]]:
+    for start in range(0, len(members), _BINS_COMPARED):
+        yield members[start : start + _BINS_COMPARED]
+
+
+def _options_by_price(launch_options: LaunchOptions, template: NodeClaimTemplate, bin_: Bin) -> Ints:
+    """The template's launch options that the bin's pods may use, whatever their size, cheapest first."""
+    nothing = np.zeros_like(bin_.used)
+    options = fitting_options(launch_options, template, bin_.feasibilities, nothing, bin_.offerings, bin_.custom)
+    price = launch_options.price[options][:, bin_.offerings].min(1, initial=np.inf)
+    return options[np.argsort(price, kind="stable")]

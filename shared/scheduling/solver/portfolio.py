@@ -26,7 +26,7 @@ from shared.scheduling.solver.fit import set_worth
 from shared.scheduling.solver.local_search import LocalSearch
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.solver.plan import Plan
-from shared.scheduling.solver.settling import release_sizes, reserve_sizes, settle
+from shared.scheduling.solver.reserved_sizes import release_sizes, reserve_sizes
 from shared.scheduling.solver.unscheduled_pods import remove_excess_pods, schedule_first_by_name
 from shared.scheduling.state.launch_options import NodePoolWeights
 from shared.scheduling.topology.preferences import relax
@@ -80,7 +80,6 @@ def improve(plan: Plan, steps: int) -> None:
     if plan.bins.opened:
         LocalSearch(plan.bins, plan.packer.option_sets, steps).run()
     if plan.unscheduled:
-        settle(plan.bins)
         plan.unscheduled = _round(plan, plan.unscheduled)
     _finish(plan)
 
@@ -103,8 +102,7 @@ def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
 
 
 def _finish(plan: Plan) -> None:
-    """Settles launch options within limits, and unschedules pods of bins that exceed them."""
-    settle(plan.bins)
+    """Reserves sizes within limits, and unschedules pods of bins that exceed them."""
     for bin_ in reserve_sizes(plan.bins):
         for item, pods in bin_.content:
             plan.unschedule(item, pods)

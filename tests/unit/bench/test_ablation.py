@@ -39,5 +39,5 @@ def test_without_local_search_the_worked_example_costs_what_packing_plans() -> N
 def test_prices_are_compared_only_where_as_many_pods_have_a_node() -> None:
     full = Figures(prices={"a": 1.0, "b": 2.0, "c": 4.0}, without_node={"a": 0, "b": 0, "c": 1}, seconds=2.0)
     without = Figures(prices={"a": 1.1, "b": 1.0, "c": 3.8}, without_node={"a": 0, "b": 3, "c": 1}, seconds=1.0)
-    cells = [cell.strip() for cell in ablation.row("settling", full, without).split("|")]
+    cells = [cell.strip() for cell in ablation.row("local search", full, without).split("|")]
     assert cells[3:10] == ["-2.00%", "+2.23%", "1, 1", "+10.00% (a)", "3 in 1", "-", "0.50"]
