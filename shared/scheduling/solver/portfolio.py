@@ -160,8 +160,9 @@ def best_plan(
 
 
 def _or_without_preferences(plan: Plan, without: Callable[[], Plan]) -> Plan:
-    """The better of the two: nodes chosen for preferences may use up a limit that runs all pods without them."""
-    return min(plan, without(), key=Plan.rank)
+    """The plan without preferences, if it leaves out fewer pods: nodes chosen for them may use up a limit."""
+    unconstrained = without()
+    return unconstrained if unconstrained.rank()[0] < plan.rank()[0] else plan
 
 
 def _or_one_host_each(plan: Plan, one_host_each: Callable[[], Plan]) -> Plan:
