@@ -27,6 +27,21 @@ PODS_NOT_NOMINATED = Taint(key=names.PODS_NOT_NOMINATED_TAINT, effect=NO_SCHEDUL
 """Startup taint of nodes until the pods that are planned for them are nominated."""
 DELETION_CANDIDATE = Taint(key=names.DELETION_CANDIDATE_TAINT, effect=PREFER_NO_SCHEDULE)
 """Soft taint of nodes that could go: new pods fill other nodes first. Scheduling decisions ignore it."""
+_EPHEMERAL = frozenset(
+    {
+        names.NOT_READY_TAINT,
+        "node.kubernetes.io/unreachable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        names.UNREGISTERED_TAINT,
+    }
+)
+_EPHEMERAL_PREFIXES = (
+    "readiness.k8s.io/",  # Node Readiness Controller
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+)
+_EPHEMERAL_SUFFIX = "agent-not-ready"
+"""Of CSI drivers (``ebs.csi.aws.com/agent-not-ready``) and Cilium (``node.cilium.io/agent-not-ready``)."""
 REPELLING = frozenset({NO_SCHEDULE, NO_EXECUTE})
 """The effects that keep a pod away; PreferNoSchedule only makes a node less liked."""
 
@@ -81,6 +96,19 @@ def tolerates_all(
 def same_taint(a: Taint, b: Taint) -> bool:
     """Whether both are the same taint: key and effect; a node can't carry two of them, whatever their values."""
     return a.key == b.key and a.effect == b.effect
+
+
+def is_ephemeral(taint: Taint) -> bool:
+    """Whether a starting node has the taint and loses it without Tenon, though no NodePool names it as startup taint.
+
+    Source: Karpenter's ``pkg/scheduling/taints.go``, Cluster Autoscaler's ``utils/taints``.
+
+    >>> is_ephemeral(Taint(key="readiness.k8s.io/network", effect=NO_SCHEDULE))
+    True
+    """
+    return (
+        taint.key in _EPHEMERAL or taint.key.startswith(_EPHEMERAL_PREFIXES) or taint.key.endswith(_EPHEMERAL_SUFFIX)
+    )
 
 
 def equal(a: Taint, b: Taint) -> bool:

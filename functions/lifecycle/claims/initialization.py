@@ -14,25 +14,16 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true, with_condition
 from shared.api.quantity import parse_resources
-from shared.api.taints import same_taint
+from shared.api.taints import is_ephemeral, same_taint
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from shared.api.kubernetes import Node
+    from shared.api.kubernetes import Node, Taint
     from shared.api.nodeclaim import NodeClaim
 
-EPHEMERAL_TAINTS = frozenset(
-    {
-        names.NOT_READY_TAINT,
-        "node.kubernetes.io/unreachable",
-        "node.cloudprovider.kubernetes.io/uninitialized",
-    }
-)
-"""Taints that a starting node has and loses without Tenon (as do taints ``*.csi.*/agent-not-ready``)."""
 INITIALIZATION_TIME = timedelta(minutes=15)
 """How long a registered node may take until an event says what it waits for."""
-_AGENT_NOT_READY = "agent-not-ready"
 RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"
 """The reason of a node that is ready but for an extended resource that its pods requested."""
 
@@ -81,13 +72,18 @@ def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | No
     """Why the node is not initialized (reason, message), or None when pods can run on it."""
     if not is_true(node.status.conditions, "Ready"):
         return "NodeNotReady", f"node {node.metadata.name} is not Ready"
-    for taint in node.spec.taints:
+    for taint in sorted(node.spec.taints, key=_is_own):
         if any(same_taint(taint, startup) for startup in claim.spec.startup_taints):
             return "StartupTaintsExist", f'startup taint "{taint.key}:{taint.effect}" still exists'
-        if taint.key in EPHEMERAL_TAINTS or taint.key.endswith(_AGENT_NOT_READY):
+        if is_ephemeral(taint):
             return "KnownEphemeralTaintsExist", f'known ephemeral taint "{taint.key}:{taint.effect}" still exists'
     allocatable = parse_resources(node.status.allocatable)
     for name, amount in parse_resources(claim.spec.resources.requests).items():
         if amount > 0 and allocatable.get(name, 0) == 0:
             return RESOURCE_NOT_REGISTERED, f'resource "{name}" was requested but not registered'
     return None
+
+
+def _is_own(taint: Taint) -> bool:
+    """Whether Tenon removes the taint itself, once no other is left."""
+    return taint.key == names.PODS_NOT_NOMINATED_TAINT

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from functions.lifecycle.claims.initialization import EPHEMERAL_TAINTS
 from functions.lifecycle.claims.nomination import released_node
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
 from shared.api import labels as names
@@ -119,8 +118,8 @@ def is_warm(claim: NodeClaim, node: Node, pods: Iterable[Pod], *, now: datetime)
 
 def _has_returned(node: Node) -> bool:
     """Whether the started node is Ready, and has lost the taints that it had while it was stopped."""
-    gone = EPHEMERAL_TAINTS | {_SHUTDOWN_TAINT}
-    return is_true(node.status.conditions, "Ready") and all(t.key not in gone for t in node.spec.taints)
+    is_starting = any(taints.is_ephemeral(t) or t.key == _SHUTDOWN_TAINT for t in node.spec.taints)
+    return is_true(node.status.conditions, "Ready") and not is_starting
 
 
 def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:

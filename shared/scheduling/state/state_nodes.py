@@ -18,7 +18,7 @@ from shared.api import labels as names
 from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
-from shared.api.taints import DELETION_CANDIDATE, same_taint
+from shared.api.taints import DELETION_CANDIDATE, is_ephemeral, same_taint
 from shared.base.struct import Struct
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
@@ -46,12 +46,6 @@ if TYPE_CHECKING:
 
     Bools = NDArray[np.bool_]
 
-_EPHEMERAL_TAINTS = (
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-    "node.cloudprovider.kubernetes.io/uninitialized",
-    names.UNREGISTERED_TAINT,
-)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -333,7 +327,7 @@ def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[T
     if initialized:
         return taints
     startup_taints = claim.spec.startup_taints if claim is not None else []
-    return [t for t in taints if t.key not in _EPHEMERAL_TAINTS and not any(same_taint(t, s) for s in startup_taints)]
+    return [t for t in taints if not is_ephemeral(t) and not any(same_taint(t, s) for s in startup_taints)]
 
 
 def _from_claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
