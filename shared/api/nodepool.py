@@ -30,7 +30,7 @@ NODE_GROUP_PREFIX = "node-group/"
 """What their names begin with; names of NodePools can't contain it."""
 
 POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
-REASONS = ("Underutilized", "Empty", "Drifted")
+REASONS = ("Underutilized", "Empty", "Drifted", "Unhealthy")
 MAX_REQUIREMENTS = 100
 MAX_BUDGETS = 50
 MAX_WEIGHT = 100

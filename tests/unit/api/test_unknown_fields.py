@@ -79,6 +79,6 @@ def test_a_pool_may_have_a_field_of_an_old_version() -> None:
 
 
 def test_a_budget_for_a_reason_of_a_newer_version_is_named() -> None:
-    (problem,) = node_pool(disruption={"budgets": [{"nodes": "2", "reasons": ["Unhealthy"]}]})
-    assert '"Unhealthy"' in problem
+    (problem,) = node_pool(disruption={"budgets": [{"nodes": "2", "reasons": ["Unstable"]}]})
+    assert '"Unstable"' in problem
     assert problem.startswith("spec.disruption.budgets[0].reasons[0]: ")

@@ -116,6 +116,16 @@ def test_an_invalid_budget_allows_nothing(cluster: Cluster, budget: Budget) -> N
 
 
 @pytest.mark.parametrize(
+    ("reason", "allowed"), [("Unhealthy", 0), ("Underutilized", 1), ("Empty", 1), ("Drifted", 1)]
+)
+def test_a_budget_for_unhealthy_nodes_limits_no_other_reason(cluster: Cluster, reason: str, allowed: int) -> None:
+    cluster.node("n", 1)
+    cluster.disruption(budgets=[Budget(nodes="1"), Budget(nodes="0", reasons=["Unhealthy"])])
+    assert not any("budgets" in problem for problem in validate_node_pool(cluster.pool))
+    assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason=reason, now=NOW) == allowed
+
+
+@pytest.mark.parametrize(
     ("budget", "problem"),
     [
         (Budget(nodes="80%", schedule="0 22-5 * * *", duration="7h"), 'schedule: "0 22-5 * * *" is not a schedule'),
