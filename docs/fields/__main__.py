@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from docs.fields import flatten, schemas
+from docs.fields.go_modules import downloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,12 +37,12 @@ def main() -> int:
     parser.add_argument("--karpenter", metavar="MINOR", action="append", default=[], help="such as 1.15")
     args = parser.parse_args()
     for minor in args.kubernetes:
-        release, folder = _downloaded(_KUBERNETES, minor)
+        release, folder = downloaded(_KUBERNETES, minor)
         document = json.loads((folder / _OPENAPI).read_text(encoding="utf-8"))
         source = f"{_OPENAPI} of {_KUBERNETES} {release}, Apache-2.0"
         _keep("kubernetes", minor, source, flatten.of_kubernetes(document["definitions"]))
     for minor in args.karpenter:
-        modules = [(module, *_downloaded(module, minor), kinds) for module, kinds in _KARPENTER.items()]
+        modules = [(module, *downloaded(module, minor), kinds) for module, kinds in _KARPENTER.items()]
         files = [
             next((folder / "pkg/apis/crds").glob(f"*_{plural}.yaml"))
             for _, _, folder, kinds in modules
@@ -61,26 +58,6 @@ def _keep(name: str, minor: str, source: str, fields: Iterable[Field]) -> None:
     known = schemas.load(name)
     known.add(minor, source, fields)
     schemas.save(name, known)
-
-
-def _downloaded(module: str, minor: str) -> tuple[str, Path]:
-    """The newest release of a minor version that can be downloaded, and the folder of its sources."""
-    releases = [r for r in _go("list", "-m", "-versions", module).split()[1:] if r.startswith(f"v{minor}.")]
-    for release in reversed([r for r in releases if "-" not in r]):
-        try:
-            return release, Path(json.loads(_go("mod", "download", "-json", f"{module}@{release}"))["Dir"])
-        except subprocess.CalledProcessError:
-            continue  # listed, but not served
-    raise SystemExit(f"no release of {module} {minor} can be downloaded")
-
-
-def _go(*arguments: str) -> str:
-    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
-    with tempfile.TemporaryDirectory() as folder:
-        command = ["go", *arguments]
-        # S603: only module names and versions of this file and of the proxy's lists.
-        done = subprocess.run(command, cwd=folder, env=environment, check=True, text=True, stdout=subprocess.PIPE)  # noqa: S603
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Hardware of instance types: DescribeInstanceTypes cut down to what labels and allocatable need, and what EC2 omits.
 
 Branch interfaces and baseline bandwidth are not in EC2's answer. They come from ``hardware.json``, which names its
-source. A type that is newer than that table has no branch interfaces, and the bandwidth that EC2 reports.
+source; ``python -m docs.hardware`` writes it. A type that is newer than that table has no branch interfaces, and the
+bandwidth that EC2 reports.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _neurons(devices: Iterable[NeuronDeviceInfoTypeDef]) -> tuple[Device, ...]:
 
 class _Facts(msgspec.Struct, frozen=True):
     clock_mhz: dict[str, int]
-    types: dict[str, tuple[int, int]]
+    types: dict[str, tuple[int, int | None]]
 
 
 @functools.cache
@@ -123,8 +124,8 @@ def branch_interfaces(instance_type: str) -> int:
 
 def network_mbps(instance_type: str, *, described: float) -> int:
     """The baseline bandwidth, Mbps; 0 where AWS documents none. ``described`` is EC2's value, for newer types."""
-    known = _facts().types.get(instance_type)
-    return round(described) if known is None else known[1]
+    known = _facts().types.get(instance_type, (0, None))[1]
+    return round(described) if known is None else known
 
 
 def clock_mhz(instance_type: str, *, described: float) -> int:
