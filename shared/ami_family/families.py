@@ -71,7 +71,7 @@ FAMILIES = {
         Family(name=AL2023, volumes=_XVDA, ephemeral_device="/dev/xvda"),
         Family(
             name=BOTTLEROCKET,
-            volumes=(Volume(device="/dev/xvda", size_gib=4), Volume(device="/dev/xvdb", size_gib=20)),
+            volumes=(Volume(device="/dev/xvda", size_gib=6), Volume(device="/dev/xvdb", size_gib=20)),
             ephemeral_device="/dev/xvdb",
             reserves_by_interfaces=False,
             pods_per_core=False,

@@ -24,8 +24,12 @@ NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 MIRROR_POD = "kubernetes.io/config.mirror"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+POD_DISRUPTION_COST = "karpenter.sh/disruption-cost"
+"""Karpenter 1.15's: the cost of moving the pod, an int32."""
 
 # --- karpenter.sh ---
+DO_NOT_REPAIR = "karpenter.sh/do-not-repair"
+"""Annotation of a node or NodeClaim that node repair leaves alone ("true")."""
 NODEPOOL = "karpenter.sh/nodepool"
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 INITIALIZED = "karpenter.sh/initialized"

@@ -106,9 +106,7 @@ def is_ephemeral(taint: Taint) -> bool:
     >>> is_ephemeral(Taint(key="readiness.k8s.io/network", effect=NO_SCHEDULE))
     True
     """
-    return (
-        taint.key in _EPHEMERAL or taint.key.startswith(_EPHEMERAL_PREFIXES) or taint.key.endswith(_EPHEMERAL_SUFFIX)
-    )
+    return taint.key in _EPHEMERAL or taint.key.startswith(_EPHEMERAL_PREFIXES) or taint.key.endswith(_EPHEMERAL_SUFFIX)
 
 
 def equal(a: Taint, b: Taint) -> bool:

@@ -7,10 +7,10 @@ docs/facts/karpenter.md, section 5).
 
 from __future__ import annotations
 
-import contextlib
+import re
 from typing import TYPE_CHECKING
 
-from shared.api.labels import POD_DELETION_COST
+from shared.api.labels import POD_DELETION_COST, POD_DISRUPTION_COST
 
 if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
@@ -23,20 +23,29 @@ LOST_WORK_HOURS = 10 / 60
 """Hours of a pod's resources that a restart loses: ten minutes. Tenon's figure."""
 _MIN_EVICTION_COST, _MAX_EVICTION_COST = -10.0, 10.0
 _MIN_WEIGHT = 0.1
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
 
 
 def eviction_cost(pod: Pod) -> float:
-    """Karpenter's eviction cost: 1, adjusted by the pod's deletion cost and priority, between -10 and 10.
+    """Karpenter's eviction cost: 1, adjusted by the pod's disruption cost and priority, between -10 and 10.
+
+    Annotation ``karpenter.sh/disruption-cost`` counts, or without it ``controller.kubernetes.io/pod-deletion-cost``.
+    A value that isn't an int32 counts as 0; an invalid disruption cost still takes the place of the deletion cost.
 
     >>> from shared.api.kubernetes import Pod, PodSpec
     >>> eviction_cost(Pod()), eviction_cost(Pod(spec=PodSpec(priority=2_000_000_000)))
     (1.0, 10.0)
     """
-    cost = 1.0
-    with contextlib.suppress(ValueError):  # a value that isn't a number is ignored, as by ReplicaSets
-        cost += int(pod.metadata.annotations.get(POD_DELETION_COST, "0")) / 2**27
-    cost += (pod.spec.priority or 0) / 2**25
+    annotations = pod.metadata.annotations
+    stated = annotations.get(POD_DISRUPTION_COST, annotations.get(POD_DELETION_COST, ""))
+    cost = 1.0 + _int32(stated) / 2**27 + (pod.spec.priority or 0) / 2**25
     return min(max(cost, _MIN_EVICTION_COST), _MAX_EVICTION_COST)
+
+
+def _int32(text: str) -> int:
+    """The number; 0 for any other text."""
+    value = int(text) if _INTEGER.fullmatch(text) else 0
+    return value if -(2**31) <= value < 2**31 else 0
 
 
 def pod_disruption_cost(pod: Pod, resource_price: float) -> float:

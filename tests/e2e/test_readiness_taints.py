@@ -1,4 +1,4 @@
-"""Taints that other controllers put on starting nodes, and take away: the node is waited for, and no other is bought."""
+"""Taints that other controllers put on starting nodes and take away: nodes are waited for, and no others are bought."""
 
 from __future__ import annotations
 

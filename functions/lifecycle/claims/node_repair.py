@@ -54,9 +54,10 @@ class Repair(Struct, kw_only=True):
 
 
 class Repairs(Struct, kw_only=True):
-    """The nodes to replace; or why unhealthy nodes are not replaced."""
+    """The nodes to replace, and those whose annotation forbids it; or why unhealthy nodes are not replaced."""
 
     repairs: tuple[Repair, ...] = ()
+    vetoed: tuple[Repair, ...] = ()
     blocked: str = ""
 
 
@@ -72,6 +73,9 @@ def repair_nodes(context: ReconcileContext, snapshot: Snapshot) -> None:
         pool_repairs = repairs(pool, snapshot.node_claims, snapshot.nodes, now=context.now)
         if pool_repairs.blocked:
             context.recorder.record(pool.ref, "Warning", "NodeRepairBlocked", pool_repairs.blocked)
+        for veto in pool_repairs.vetoed:
+            message = f"{veto.message}, and annotation {names.DO_NOT_REPAIR} keeps the node"
+            context.recorder.record(veto.claim.ref, "Warning", "NodeRepairBlocked", message)
         for repair in pool_repairs.repairs:
             context.attempt(repair.claim.ref, partial(_replace_node, context, repair))
 
@@ -80,22 +84,28 @@ def repairs(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node], 
     """The NodePool's nodes to replace; none where repair is not enabled."""
     if pool.metadata.annotations.get(REPAIR_ANNOTATION) != "true":
         return Repairs()
-    pool_nodes = [n for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
-    unhealthy = {n.spec.provider_id: why for n in pool_nodes if (why := unhealthy_condition(n, now=now))}
+    pool_nodes = {n.spec.provider_id: n for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name}
+    unhealthy = {id_: why for id_, node in pool_nodes.items() if (why := unhealthy_condition(node, now=now))}
     if len(unhealthy) > -(-len(pool_nodes) * _MAX_UNHEALTHY_PERCENT // 100):
         return Repairs(
             blocked=f"more than {_MAX_UNHEALTHY_PERCENT}% of the NodePool's nodes are unhealthy "
             f"({len(unhealthy)} of {len(pool_nodes)})"
         )
-    return Repairs(
-        repairs=tuple(
-            Repair(claim=c, message=unhealthy[c.status.provider_id])
-            for c in claims
-            if c.status.provider_id in unhealthy
-            and c.metadata.deletion_timestamp is None
-            and is_true(c.status.conditions, nodeclaim.INITIALIZED)
-        )
-    )
+    due = [
+        Repair(claim=c, message=unhealthy[c.status.provider_id])
+        for c in claims
+        if c.status.provider_id in unhealthy and _is_repairable(c)
+    ]
+    vetoed = tuple(r for r in due if _is_vetoed(r.claim) or _is_vetoed(pool_nodes[r.claim.status.provider_id]))
+    return Repairs(repairs=tuple(r for r in due if r not in vetoed), vetoed=vetoed)
+
+
+def _is_repairable(claim: NodeClaim) -> bool:
+    return claim.metadata.deletion_timestamp is None and is_true(claim.status.conditions, nodeclaim.INITIALIZED)
+
+
+def _is_vetoed(obj: Node | NodeClaim) -> bool:
+    return obj.metadata.annotations.get(names.DO_NOT_REPAIR) == "true"
 
 
 def unhealthy_condition(node: Node, *, now: datetime) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from functions.lifecycle.claims.node_repair import REPAIR_ANNOTATION
 from local.aws import backends
 from shared.api import labels as names
 from shared.base import aws, runtime
@@ -210,37 +209,6 @@ def test_nodeclaims_of_karpenter_get_new_hashes_and_hashes_of_our_version_are_ke
     assert annotations[names.NODEPOOL_HASH_VERSION] == "v3"
     assert annotations[names.NODEPOOL_HASH] != "1234"
     assert env.stored_claim("claim-ours")["metadata"]["annotations"][names.NODEPOOL_HASH] == ours[names.NODEPOOL_HASH]
-
-
-def test_unhealthy_nodes_are_replaced_if_repair_is_enabled_and_at_most_a_fifth_is_unhealthy(env: Environment) -> None:
-    for i in range(10):
-        env.a_node(f"n-{i}")
-    env.client.create(
-        "/apis/karpenter.sh/v1/nodepools",
-        {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": "default", "annotations": {REPAIR_ANNOTATION: "true"}},
-            "spec": {
-                "template": {
-                    "spec": {
-                        "requirements": [],
-                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-                    }
-                }
-            },
-        },
-    )
-    for i in range(3):
-        env.set_ready(f"n-{i}", "Unknown")
-    env.turn(timedelta(minutes=31).total_seconds())
-    env.settle(minutes=2)
-    assert len(env.claims()) == 10
-    assert env.events("NodeRepairBlocked")
-    env.set_ready("n-2", "True")
-    env.settle(minutes=3)
-    assert {c["metadata"]["name"] for c in env.claims()} == {f"claim-n-{i}" for i in range(2, 10)}
-    assert {e["involvedObject"]["name"] for e in env.events("NodeUnhealthy")} == {"claim-n-0", "claim-n-1"}
 
 
 def test_launch_templates_unused_for_an_hour_and_leases_without_node_are_deleted(env: Environment) -> None:

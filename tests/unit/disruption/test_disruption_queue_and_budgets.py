@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
@@ -115,9 +116,7 @@ def test_an_invalid_budget_allows_nothing(cluster: Cluster, budget: Budget) -> N
     assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
 
 
-@pytest.mark.parametrize(
-    ("reason", "allowed"), [("Unhealthy", 0), ("Underutilized", 1), ("Empty", 1), ("Drifted", 1)]
-)
+@pytest.mark.parametrize(("reason", "allowed"), [("Unhealthy", 0), ("Underutilized", 1), ("Empty", 1), ("Drifted", 1)])
 def test_a_budget_for_unhealthy_nodes_limits_no_other_reason(cluster: Cluster, reason: str, allowed: int) -> None:
     cluster.node("n", 1)
     cluster.disruption(budgets=[Budget(nodes="1"), Budget(nodes="0", reasons=["Unhealthy"])])
@@ -163,3 +162,20 @@ def test_pods_cost_more_to_move_by_priority_and_deletion_cost(cluster: Cluster) 
     cluster.pod("critical", "", priority=2_000_000_000)
     cluster.pod("odd", "", annotations={"controller.kubernetes.io/pod-deletion-cost": "much"})
     assert [disruption_cost.eviction_cost(p) for p in cluster.pods] == [1.0, 2.0, 10.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cost"),
+    [
+        ({names.POD_DISRUPTION_COST: str(2**27)}, 2.0),
+        ({names.POD_DISRUPTION_COST: str(-(2**27)), names.POD_DELETION_COST: str(2**29)}, 0.0),
+        ({names.POD_DISRUPTION_COST: "much", names.POD_DELETION_COST: str(2**27)}, 1.0),
+        ({names.POD_DISRUPTION_COST: str(2**31)}, 1.0),
+        ({names.POD_DELETION_COST: str(2**28)}, 3.0),
+    ],
+)
+def test_a_pods_disruption_cost_takes_the_place_of_its_deletion_cost(
+    cluster: Cluster, annotations: dict[str, str], cost: float
+) -> None:
+    cluster.pod("web", "", annotations=annotations)
+    assert disruption_cost.eviction_cost(cluster.pods[0]) == cost

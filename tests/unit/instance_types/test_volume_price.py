@@ -55,7 +55,7 @@ def decide(types: tuple[InstanceType, ...], *sizes: tuple[int, int]) -> Decision
     ("chosen", "gib"),
     [
         (node_class(), 20),
-        (node_class(alias="bottlerocket@latest"), 24),
+        (node_class(alias="bottlerocket@latest"), 26),
         (node_class(alias="windows2022@latest"), 50),
         (node_class(alias=""), 0),
         (node_class("50Gi", "100G"), 50 + 94),
