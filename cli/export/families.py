@@ -52,6 +52,7 @@ def resource_type(resource: str) -> str:
 NODE_LABEL_KEYS = tuple(sorted(names.WELL_KNOWN - {names.HOSTNAME}))
 """The keys of the nodes' labels that Karpenter's metrics of nodes have."""
 _NODE = (*sorted(label_name(key) for key in NODE_LABEL_KEYS), "node_name", "managed")
+_DISRUPTED = ("nodepool", "capacity_type", "reason", "consolidation_policy", "termination_mode")
 _OFFERING = ("instance_type", "zone", "capacity_type")
 
 
@@ -144,9 +145,12 @@ CLAIMS_TERMINATED = _counted(
 CLAIMS_DISRUPTED = _counted(
     "karpenter_nodeclaims_disrupted_total",
     "NodeClaims that a disruption command removes.",
-    "nodepool",
-    "capacity_type",
-    "reason",
+    *_DISRUPTED,
+)
+PODS_DISRUPTED = _counted(
+    "karpenter_pods_disruption_initiated_total",
+    "Pods that have to move because a disruption command removes their NodeClaim.",
+    *_DISRUPTED,
 )
 NODES_CREATED = _counted("karpenter_nodes_created_total", "Nodes of NodePools that joined the cluster.", "nodepool")
 NODES_TERMINATED = _counted("karpenter_nodes_terminated_total", "Nodes of NodePools that left it.", "nodepool")

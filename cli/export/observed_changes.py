@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from cli.export import families
 from cli.export.exposition import Sample, sample
 from shared.api import labels as names
+from shared.api.duration import DurationError, parse_duration
 from shared.api.labels import offering_key
 from shared.api.meta import condition
-from shared.api.pods import is_terminal
+from shared.api.pods import is_reschedulable, is_terminal
 from shared.disruption.disruption_queue import queue_entry
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ PROVISIONED = "provisioned"
 """The reason of NodeClaims for pending pods, or of static NodePools."""
 DELETE, REPLACE = "delete", "replace"
 _REASONS = ("empty", "drifted", "underutilized", "expired")
+_CONSOLIDATION_REASONS = ("empty", "underutilized")
+_POLICIES = {
+    "WhenEmpty": "when_empty",
+    "WhenEmptyOrUnderutilized": "when_empty_or_underutilized",
+    "Balanced": "balanced",
+}
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -60,7 +67,7 @@ class ObservedChanges:
         is_first = self._claims is None
         for pool in snapshot.node_pools:
             self._begin(pool.name)
-        self._observe_claims(snapshot.node_claims, is_first=is_first)
+        self._observe_claims(snapshot, is_first=is_first)
         self._observe_nodes(snapshot.nodes, is_first=is_first)
         self._observe_pods(snapshot.pods, is_first=is_first)
         oldest = snapshot.taken_at - _WINDOW
@@ -92,8 +99,8 @@ class ObservedChanges:
         key = (family.name, tuple(sorted(labels.items())))
         self._counts[key] = self._counts.get(key, 0) + amount
 
-    def _observe_claims(self, current: Iterable[NodeClaim], *, is_first: bool) -> None:
-        claims = {c.metadata.uid: c for c in current}
+    def _observe_claims(self, snapshot: Snapshot, *, is_first: bool) -> None:
+        claims = {c.metadata.uid: c for c in snapshot.node_claims}
         before = self._claims or {}
         for uid, claim in claims.items():
             labels = claim.metadata.labels
@@ -103,7 +110,7 @@ class ObservedChanges:
                     nodepool=labels.get(names.NODEPOOL, ""),
                     reason=_creation_reason(claim, claims),
                 )
-            self._observe_disruption(claim, is_first=is_first)
+            self._observe_disruption(claim, snapshot, is_first=is_first)
         for uid in before.keys() - claims.keys():
             labels = before[uid].metadata.labels
             _, zone, capacity_type = offering_key(labels)
@@ -116,7 +123,7 @@ class ObservedChanges:
         self._disrupted &= {(uid, entry.id) for uid, c in claims.items() if (entry := queue_entry(c)) is not None}
         self._claims = claims
 
-    def _observe_disruption(self, claim: NodeClaim, *, is_first: bool) -> None:
+    def _observe_disruption(self, claim: NodeClaim, snapshot: Snapshot, *, is_first: bool) -> None:
         """Count a claim in the disruption queue once its command is executed: it has replacements, or is deleted."""
         entry = queue_entry(claim)
         uid = claim.metadata.uid
@@ -128,13 +135,15 @@ class ObservedChanges:
         if all(decision != entry.id for _, decision in self._disrupted):
             self._add(families.DECISIONS, amount, decision=REPLACE if entry.replacements else DELETE, reason=reason)
         self._disrupted.add((uid, entry.id))
-        self._add(
-            families.CLAIMS_DISRUPTED,
-            amount,
-            nodepool=claim.metadata.labels.get(names.NODEPOOL, ""),
-            capacity_type=offering_key(claim.metadata.labels)[2],
-            reason=reason,
-        )
+        labels = {
+            "nodepool": claim.metadata.labels.get(names.NODEPOOL, ""),
+            "capacity_type": offering_key(claim.metadata.labels)[2],
+            "reason": reason,
+            "consolidation_policy": _consolidation_policy(reason, claim, snapshot),
+            "termination_mode": _termination_mode(claim),
+        }
+        self._add(families.CLAIMS_DISRUPTED, amount, **labels)
+        self._add(families.PODS_DISRUPTED, amount * _pods_to_move(claim, snapshot), **labels)
 
     def _observe_nodes(self, current: Iterable[Node], *, is_first: bool) -> None:
         nodes = {n.metadata.uid: pool for n in current if (pool := n.metadata.labels.get(names.NODEPOOL))}
@@ -169,6 +178,33 @@ class ObservedChanges:
         self._startups.append((at, seconds))
         self._startup_count += 1
         self._startup_sum += seconds
+
+
+def _consolidation_policy(reason: str, claim: NodeClaim, snapshot: Snapshot) -> str:
+    """The NodePool's policy in Karpenter's form, such as "when_empty"; "" where the reason isn't consolidation."""
+    if reason not in _CONSOLIDATION_REASONS:
+        return ""
+    pool = next((p for p in snapshot.node_pools if p.name == claim.metadata.labels.get(names.NODEPOOL)), None)
+    return _POLICIES.get(pool.spec.disruption.consolidation_policy, "") if pool is not None else ""
+
+
+def _termination_mode(claim: NodeClaim) -> str:
+    """How long the drain may take: graceful without a bound, eventual with one, forceful with none at all.
+
+    A period that can't be read counts as none.
+    """
+    try:
+        period = parse_duration(claim.spec.termination_grace_period or "Never")
+    except DurationError:
+        period = None
+    if period is None:
+        return "graceful"
+    return "eventual" if period else "forceful"
+
+
+def _pods_to_move(claim: NodeClaim, snapshot: Snapshot) -> int:
+    node = claim.status.node_name
+    return sum(1 for pod in snapshot.pods if node and pod.spec.node_name == node and is_reschedulable(pod))
 
 
 def _creation_reason(claim: NodeClaim, claims: dict[str, NodeClaim]) -> str:

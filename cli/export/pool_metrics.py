@@ -36,7 +36,7 @@ def samples(state: ClusterState) -> Iterator[Sample]:
         yield from _conditions(families.POOL_CONDITIONS, pool.name, pool.status.conditions)
         for reason in REASONS:
             allowed = allowed_disruptions(pool, snapshot, reason=reason, now=snapshot.taken_at)
-            yield sample(families.POOL_ALLOWED, allowed, nodepool=pool.name, reason=reason)
+            yield sample(families.POOL_ALLOWED, allowed, nodepool=pool.name, reason=reason.lower())
         paused = condition(pool.status.conditions, PAUSED)
         is_open = paused is not None and paused.status == "True" and paused.reason == BREAKER_REASON
         yield sample(families.POOL_BREAKER, is_open, nodepool=pool.name)

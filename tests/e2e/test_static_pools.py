@@ -54,7 +54,8 @@ def test_it_scales_up_to_replicas_keeps_empty_nodes_and_scales_down(
     world.store.patch(kind, POOL, {"spec": {"replicas": 1}})
     world.run_until_idle()
     assert len(standing(world)) == len(world.instances()) == 1
-    world.store.patch(kind, POOL, {"spec": {"replicas": 2}})
+    # as kubectl scale does
+    world.store.patch(kind, POOL, {"spec": {"replicas": 2}}, subresource="scale")
     world.run_until(lambda: len(standing(world)) == 2)
     assert world.failures() == []
     assert world.dead_letters() == []

@@ -40,7 +40,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Definition:
-    """A custom kind. Objects are stored as ``api_version``; ``older_versions`` are served with the same schema."""
+    """A custom kind. Objects are stored as ``api_version``; ``older_versions`` are served with the same schema.
+
+    ``replicas``: the paths of the wanted and the present number, for ``kubectl scale``.
+    """
 
     struct: type[msgspec.Struct]
     api_version: str
@@ -52,6 +55,7 @@ class Definition:
     category: str = "karpenter"
     namespaced: bool = False
     older_versions: tuple[str, ...] = ()
+    replicas: tuple[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -62,6 +66,12 @@ class Definition:
     def file(self) -> str:
         """The file's name: ``<group>_<plural>.yaml``."""
         return f"{self.api_version.partition('/')[0]}_{self.plural}.yaml"
+
+    def _subresources(self) -> dict[str, Any]:
+        if self.replicas is None:
+            return {"status": {}}
+        wanted, present = self.replicas
+        return {"scale": {"specReplicasPath": wanted, "statusReplicasPath": present}, "status": {}}
 
     def as_json(self) -> dict[str, Any]:
         """The CustomResourceDefinition."""
@@ -90,7 +100,7 @@ class Definition:
                         "schema": {"openAPIV3Schema": root(self.struct, lenient=self.lenient)},
                         "served": True,
                         "storage": served == version,
-                        "subresources": {"status": {}},
+                        "subresources": self._subresources(),
                     }
                     for served in (version, *self.older_versions)
                 ],
@@ -120,6 +130,7 @@ DEFINITIONS = (
             Column("CPU", ".status.resources.cpu", wide=True),
             Column("Memory", ".status.resources.memory", wide=True),
         ),
+        replicas=(".spec.replicas", ".status.nodes"),
     ),
     Definition(
         nodeclaim.NodeClaim,

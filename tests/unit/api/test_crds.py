@@ -81,7 +81,9 @@ def test_a_definition_is_one_that_the_api_server_takes(crd: dict[str, Any]) -> N
     assert [v["storage"] for v in spec["versions"]] == [True, *([False] * (len(spec["versions"]) - 1))]
     for version in spec["versions"]:
         assert version["served"]
-        assert version["subresources"] == {"status": {}}
+        scale = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"}
+        scaled = {"scale": scale} if spec["names"]["kind"] == "NodePool" else {}
+        assert version["subresources"] == scaled | {"status": {}}
         jsonschema.Draft4Validator.check_schema(version["schema"]["openAPIV3Schema"])
         _assert_structural(version["schema"]["openAPIV3Schema"])
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from cli.export.observed_changes import ObservedChanges
 from shared.api import labels as names
-from shared.api.kubernetes import Node, Pod, PodStatus
+from shared.api.kubernetes import Node, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool
@@ -16,6 +17,8 @@ from shared.disruption.disruption_queue import QueueEntry, with_queue_entry
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DISRUPTED = ("spot", "when_empty_or_underutilized", "web", "underutilized", "graceful")
+"""The labels' values of a disrupted claim."""
 LABELS = {names.NODEPOOL: "web", names.CAPACITY_TYPE: "spot", names.ZONE: "us-east-1a"}
 POOL = NodePool(metadata=ObjectMeta(name="web"))
 
@@ -83,11 +86,38 @@ def test_a_command_with_two_nodes_is_one_decision_and_its_replacement_has_its_re
     a, b = queued(claim("a"), "c"), queued(claim("b"), "c")
     for _ in range(2):
         observe(changes, a, b, claim("c", replaces="d1"))
-    assert counts(changes, "karpenter_nodeclaims_disrupted_total") == {("spot", "web", "underutilized"): 2}
+    assert counts(changes, "karpenter_nodeclaims_disrupted_total") == {DISRUPTED: 2}
     assert counts(changes, "karpenter_voluntary_disruption_decisions_total") == {("replace", "underutilized"): 1}
     assert counts(changes, "karpenter_nodeclaims_created_total") == {("web", "underutilized"): 1}
     observe(changes, claim("c", replaces="d1"))
     assert counts(changes, "karpenter_nodeclaims_terminated_total") == {("spot", "web", "us-east-1a"): 2}
+
+
+@pytest.mark.parametrize(
+    ("grace_period", "reason", "policy", "mode"),
+    [
+        (None, "Underutilized", "when_empty_or_underutilized", "graceful"),
+        ("5m", "Empty", "when_empty_or_underutilized", "eventual"),
+        ("0s", "Drifted", "", "forceful"),
+    ],
+)
+def test_pods_that_have_to_move_are_counted_with_the_policy_and_the_bound_of_the_drain(
+    grace_period: str | None, reason: str, policy: str, mode: str
+) -> None:
+    changes = ObservedChanges()
+    plain = claim("a")
+    running = replace(
+        plain,
+        spec=replace(plain.spec, termination_grace_period=grace_period),
+        status=replace(plain.status, node_name="node-a"),
+    )
+    pods = tuple(replace(pod(name), spec=PodSpec(node_name="node-a")) for name in ("p", "q"))
+    observe(changes, running, pods=pods)
+    entry = QueueEntry(id="d1", reason=reason, since=NOW, replacements=["c"])
+    observe(changes, with_queue_entry(running, entry), pods=pods)
+    labels = tuple(value for value in ("spot", policy, "web", reason.lower(), mode) if value)  # as Prometheus: no ""
+    assert counts(changes, "karpenter_nodeclaims_disrupted_total") == {labels: 1}
+    assert counts(changes, "karpenter_pods_disruption_initiated_total") == {labels: 2}
 
 
 def test_a_deletion_without_a_replacement_is_a_delete_decision() -> None:
@@ -103,7 +133,7 @@ def test_a_claim_that_is_disrupted_again_after_a_rollback_counts_again() -> None
     observe(changes, queued(claim("a"), "c"))
     observe(changes, claim("a"))
     observe(changes, queued(claim("a"), "d", decision="d2"))
-    assert counts(changes, "karpenter_nodeclaims_disrupted_total") == {("spot", "web", "underutilized"): 2}
+    assert counts(changes, "karpenter_nodeclaims_disrupted_total") == {DISRUPTED: 2}
 
 
 def test_nodes_that_join_and_leave_are_counted_by_node_pool() -> None:
