@@ -46,3 +46,17 @@ def test_the_annotations_exist() -> None:
     annotations = set(re.findall(r"`(tenon\.sh/[\w-]+)`", PAGE))
     assert len(annotations) > 5
     assert {name for name in annotations if f'"{name}"' not in code} == set()
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+
+
+def test_every_fact_about_karpenter_1_15_has_a_verdict() -> None:
+    facts = (ROOT / "docs/facts/karpenter-1.15.md").read_text(encoding="utf-8")
+    section = PAGE.split("\n## What 1.15 changed\n")[1].split("\n## ")[0]
+    ids = [fact for fact, *_ in rows(facts)]
+    assert len(ids) == len(set(ids)) > 50
+    assert [fact for fact, *_ in rows(section)] == ids
+    assert {verdict for _, verdict, _ in rows(section)} == {"same", "different", "absent"}
+    assert [fact for fact, verdict, how in rows(section) if verdict == "different" and not how] == []
