@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef, WriteRequestUnionTypeDef
 
+    Row = Mapping[str, AttributeValueTypeDef]
+
 _MAX_BATCH_WRITE = 25
 _RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4)
 """Seconds before unprocessed items are written again."""
 
 
-def put_all(client: DynamoDBClient, table: str, items: Iterable[Mapping[str, AttributeValueTypeDef]]) -> None:
+def put_all(client: DynamoDBClient, table: str, items: Iterable[Row]) -> None:
     """Write the rows, 25 in a call. Unprocessed ones are written again for about a second, and then dropped.
 
     Raises:
@@ -38,7 +40,7 @@ def put_all(client: DynamoDBClient, table: str, items: Iterable[Mapping[str, Att
 
 def unexpired_items(
     client: DynamoDBClient, table: str, partition: str, *, now: datetime, consistent: bool = False
-) -> Iterator[Mapping[str, AttributeValueTypeDef]]:
+) -> Iterator[Row]:
     """The rows of a partition that haven't expired: DynamoDB deletes a row up to days after its ``expires``.
 
     Raises:

@@ -7,20 +7,19 @@ pool that is left alone comes back to the default rate. Losing the rows costs so
 
 from __future__ import annotations
 
-import contextlib
 import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.base import dynamodb_rows
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from shared.base.dynamodb_rows import Row
 
 Pool = tuple[str, str]
 """Instance type, zone."""
@@ -64,8 +63,12 @@ def records(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[Pool
     Raises:
         ClientError: DynamoDB failed.
     """
+    return _records(dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now))
+
+
+def _records(rows: Iterable[Row]) -> dict[Pool, PoolRecord]:
     by_pool: dict[Pool, PoolRecord] = {}
-    for item in dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now):
+    for item in rows:
         instance_type, _, zone = item["sk"]["S"].partition(":")
         by_pool[instance_type, zone] = PoolRecord(
             notices=max(0.0, float(item["notices"]["N"])),
@@ -77,23 +80,22 @@ def records(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[Pool
 
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[Pool, float]:
-    """The rates of the pools that have records; every other pool has :data:`DEFAULT_RATE`.
-
-    They change by the full hour, so that decisions of an hour without notices compare equal prices.
+    """The rates of the pools that have records now.
 
     Raises:
         ClientError: DynamoDB failed.
     """
+    return rates(dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now), now=now)
+
+
+def rates(rows: Iterable[Row], *, now: datetime) -> Mapping[Pool, float]:
+    """The rates of the pools that have rows; every other pool has :data:`DEFAULT_RATE`.
+
+    They change by the full hour, so that decisions of an hour without notices compare equal prices.
+    """
     hour = now.replace(minute=0, second=0, microsecond=0)
-    rates: dict[Pool, float] = {}
-    for pool, record in records(dynamodb, table, now=now).items():
+    by_pool: dict[Pool, float] = {}
+    for pool, record in _records(rows).items():
         weight = record.weight(now=hour)
-        rates[pool] = rate(weight * record.notices, weight * (record.interrupted_hours + record.running_hours))
-    return rates
-
-
-def current_or_none(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[Pool, float]:
-    """As :func:`current`; none if they can't be read, so that decisions continue with the default rate."""
-    with contextlib.suppress(ClientError, BotoCoreError):
-        return current(dynamodb, table, now=now)
-    return {}
+        by_pool[pool] = rate(weight * record.notices, weight * (record.interrupted_hours + record.running_hours))
+    return by_pool

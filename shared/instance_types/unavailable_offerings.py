@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from shared.base.dynamodb_rows import Row
     from shared.instance_types.instance_type import OfferingKey
 
 TTL = timedelta(minutes=3)
@@ -25,7 +26,7 @@ LASTING_TTL = timedelta(minutes=10)
 RETRY_AFTER = timedelta(seconds=50)
 """Offerings marked longer ago are tried again for pods without another choice: within a minute, by the schedule."""
 
-_PARTITION = "unavailable"
+PARTITION = "unavailable"
 
 
 def mark(
@@ -48,7 +49,7 @@ def mark(
         table,
         (
             {
-                "pk": {"S": _PARTITION},
+                "pk": {"S": PARTITION},
                 "sk": {"S": ":".join(offering)},
                 "reason": {"S": reason},
                 "expires": {"N": expires},
@@ -60,16 +61,16 @@ def mark(
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
     """The offerings that are marked now."""
-    return frozenset(marked_at(dynamodb, table, now=now))
+    return frozenset(marked_at(dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now, consistent=True)))
 
 
-def marked_at(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[OfferingKey, datetime]:
-    """The offerings that are marked now, and when each was marked last (to the second).
+def marked_at(rows: Iterable[Row]) -> dict[OfferingKey, datetime]:
+    """The offerings of the rows, and when each was marked last (to the second).
 
     For those with a longer TTL, the time is later by the difference.
     """
     marked: dict[OfferingKey, datetime] = {}
-    for item in dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
+    for item in rows:
         capacity_type, instance_type, zone = item["sk"]["S"].split(":", 2)
         expires = datetime.fromtimestamp(int(item["expires"]["N"]), UTC)
         marked[capacity_type, instance_type, zone] = expires - TTL

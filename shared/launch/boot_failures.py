@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.dynamodb_rows import Row
     from shared.cloud_provider import Instance, NodeClass, ResolvedNodePools
     from shared.snapshot import Snapshot
 
@@ -42,7 +43,7 @@ REGISTRATION_TIMEOUT = EventReason("RegistrationTimeout")
 LAUNCH_TIMEOUT = EventReason("LaunchTimeout")
 """The codes of machines that never joined, and of launches that were refused until their time-out."""
 
-_PARTITION = "boot-failure"
+PARTITION = "boot-failure"
 _CLUSTER_WIDE = 2
 """From this many failing node classes on, the cause isn't a node class."""
 _CAPACITY = "Server.InsufficientInstanceCapacity"
@@ -126,7 +127,7 @@ def remember_timeout(
 
 def row_key(pool: str, node_class: str) -> dict[str, dict[str, str]]:
     """The key of a failure's row: without the row, the circuit breaker is closed."""
-    return {"pk": {"S": _PARTITION}, "sk": {"S": f"{pool}/{node_class}"}}
+    return {"pk": {"S": PARTITION}, "sk": {"S": f"{pool}/{node_class}"}}
 
 
 def _remember(
@@ -164,8 +165,13 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[tupl
     Raises:
         ClientError: DynamoDB failed.
     """
+    return failures_of(dynamodb_rows.unexpired_items(dynamodb, table, PARTITION, now=now, consistent=True))
+
+
+def failures_of(rows: Iterable[Row]) -> dict[tuple[str, str], BootFailure]:
+    """The failures of the rows, by NodePool and node class."""
     failures = {}
-    for item in dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now, consistent=True):
+    for item in rows:
         pool, _, node_class = item["sk"]["S"].partition("/")
         failures[pool, node_class] = BootFailure(
             node_pool=pool,

@@ -119,15 +119,15 @@ class EC2CloudProvider(Struct, kw_only=True):
         Raises:
             ClientError: DynamoDB failed, or the cluster can't be described.
         """
+        from shared.base.dynamodb_rows import unexpired_items
         from shared.instance_types import interruption_rates, unavailable_offerings
         from shared.launch.fleet import errors
-        from shared.launch.fleet.launch import launch
-        from shared.launch.fleet.partial_launches import PartialLaunches
+        from shared.launch.fleet.launch import PartialLaunches, launch
         from shared.launch.fleet.rate_limit import RateLimiter
 
         dynamodb = self.clients.dynamodb()
         rate_limiter = RateLimiter(dynamodb, self.table_name)
-        rates = interruption_rates.current(dynamodb, self.table_name, now=now)
+        interrupted = [*unexpired_items(dynamodb, self.table_name, interruption_rates.PARTITION, now=now)]
         results = launch(
             requests,
             clients=self.clients,
@@ -135,17 +135,18 @@ class EC2CloudProvider(Struct, kw_only=True):
             cluster=self._cluster(),
             now=now,
             rate_limiter=rate_limiter,
-            interruption_rates=rates,
+            interruption_rates=interruption_rates.rates(interrupted, now=now) if interrupted else {},
             partial_launches=PartialLaunches(dynamodb, self.table_name),
         )
         # Each NodeClaim of a call names the call's unavailable offerings; they are written once.
         unavailable = dict.fromkeys(offering for result in results for offering in result.unavailable)
-        lasting = {offering for r in results if errors.is_lasting(r) for offering in r.unavailable}
+        lasting = {offering for r in results if r.unavailable and errors.is_lasting(r) for offering in r.unavailable}
         for offerings, reason, ttl in (
             ([o for o in unavailable if o not in lasting], "NoCapacity", unavailable_offerings.TTL),
             ([o for o in unavailable if o in lasting], "Failing", unavailable_offerings.LASTING_TTL),
         ):
-            unavailable_offerings.mark(dynamodb, self.table_name, offerings, reason=reason, now=now, ttl=ttl)
+            if offerings:
+                unavailable_offerings.mark(dynamodb, self.table_name, offerings, reason=reason, now=now, ttl=ttl)
         return results
 
     def start(self, claims: Sequence[NodeClaim], *, now: datetime) -> tuple[LaunchFailure, ...]:

@@ -1,24 +1,30 @@
 """What keeps instances from being launched now, or changes what they cost: read in one place for each decision.
 
 It is what launches and interruptions of this cluster have shown, and the account's commitments. NodeOverlays are in the
-snapshot, and capacity reservations in the status of node classes.
+snapshot, and capacity reservations in the status of node classes. What is seen is in rows of one table, a partition for
+each kind; mostly there are none.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared.base import dynamodb_rows
 from shared.base.struct import Struct
 from shared.instance_types import interruption_rates, unavailable_offerings
 from shared.launch import boot_failures
 from shared.launch.node_class import free_addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from shared.base.dynamodb_rows import Row
     from shared.commitments.commitment import Commitments
     from shared.instance_types.instance_type import OfferingKey
     from shared.instance_types.interruption_rates import Pool
@@ -69,15 +75,28 @@ def read(
     Raises:
         ClientError: DynamoDB failed.
     """
-    marked_at = unavailable_offerings.marked_at(dynamodb, table, now=now)
+    rows = partial(dynamodb_rows.unexpired_items, dynamodb, table, now=now)
+    marked = [*rows(unavailable_offerings.PARTITION, consistent=True)]
+    failed = [*rows(boot_failures.PARTITION, consistent=True)]
+    interrupted = _or_none(rows(interruption_rates.PARTITION))
+    short = [] if only_recently_unavailable else _or_none(rows(free_addresses.PARTITION))
+    marked_at = unavailable_offerings.marked_at(marked) if marked else {}
     return LaunchConditions(
         unavailable=frozenset(
             offering
             for offering, at in marked_at.items()
             if not only_recently_unavailable or now - at < unavailable_offerings.RETRY_AFTER
         ),
-        short_subnets=() if only_recently_unavailable else free_addresses.current(dynamodb, table, now=now),
-        interruption_rates=interruption_rates.current_or_none(dynamodb, table, now=now),
-        boot_failures=boot_failures.current(dynamodb, table, now=now),
+        short_subnets=free_addresses.remembered(short) if short else (),
+        interruption_rates=interruption_rates.rates(interrupted, now=now) if interrupted else {},
+        boot_failures=boot_failures.failures_of(failed) if failed else {},
         commitments=commitments,
     )
+
+
+def _or_none(rows: Iterable[Row]) -> list[Row]:
+    """The rows; none if they can't be read: decisions continue with the default rate, and offer every zone."""
+    try:
+        return [*rows]
+    except (ClientError, BotoCoreError):
+        return []

@@ -129,7 +129,9 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
                 node_class,
                 zones={s.zone for s in node_class.status.subnets},
                 unavailable=inputs.conditions.unavailable,
-                observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class),
+                observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class)
+                if snapshot.node_claims
+                else {},
                 cache=inputs.cache,
             )
         instance_types[pool] = lists[key]

@@ -27,7 +27,6 @@ from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch import launch_template
 from shared.launch.fleet import errors
-from shared.launch.fleet.errors import CreateFleetError
 from shared.launch.fleet.overrides import Override, offering_labels
 from shared.launch.launch_template import tag_list
 from shared.launch.node_class import subnets
@@ -56,6 +55,15 @@ _UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
 _TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 3.0)
 """Seconds before a new instance is tagged again."""
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
+
+
+class CreateFleetError(Exception):
+    """EC2 rejected a whole CreateFleet call, or the rate limit did; ``code`` and ``message`` are EC2's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
 
 
 @dataclass(frozen=True, kw_only=True)

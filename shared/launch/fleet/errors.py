@@ -227,15 +227,6 @@ CLASSIFIED = CAPACITY | THROTTLED | NOT_FOUND | USED_TOKEN | _CONFIGURATION
 """Every code that a launch is known to fail with. Source: EC2 API Reference, "Error codes for the Amazon EC2 API"."""
 
 
-class CreateFleetError(Exception):
-    """EC2 rejected a whole CreateFleet call, or the rate limit did; ``code`` and ``message`` are EC2's."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 def kind(code: str) -> FailureKind:
     """The kind of failure, which says what to do next (:class:`shared.cloud_provider.LaunchFailure`).
 

@@ -26,10 +26,12 @@ from shared.api.meta import EventReason, condition
 from shared.api.spot import CAPACITY_OPTIMIZED
 from shared.base import parallel
 from shared.base.aws import error_code
+from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances
 from shared.launch.fleet import errors
 from shared.launch.fleet.create_fleet import (
+    CreateFleetError,
     FleetCalls,
     FleetResponse,
     assign_existing,
@@ -39,7 +41,6 @@ from shared.launch.fleet.create_fleet import (
 from shared.launch.fleet.errors import (
     INSTANCE_TERMINATED,
     USED_TOKEN,
-    CreateFleetError,
     capacity_failures,
     is_plan_exhausted,
     with_retried,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from mypy_boto3_dynamodb import DynamoDBClient
+
     from shared.api.nodeclaim import NodeClaim
     from shared.base.runtime import Runtime
     from shared.cloud_provider import Instance, LaunchRequest, LaunchResult
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     from shared.instance_types.interruption_rates import Pool
     from shared.launch.clients import LaunchClients
     from shared.launch.fleet.overrides import FleetPlan
-    from shared.launch.fleet.partial_launches import PartialLaunches
     from shared.launch.fleet.rate_limit import RateLimiter
     from shared.launch.fleet.request import FleetRequest
     from shared.launch.node_class.subnets import Subnet
@@ -67,6 +69,42 @@ if TYPE_CHECKING:
 RATE_LIMIT_WAIT_TIMEOUT = timedelta(seconds=10)
 """How long the launches of one run wait for the rate limit: twenty calls beyond its burst. The rest is retried."""
 _MAX_CLIENT_TOKENS = 4
+_PARTIAL_LAUNCH_TTL = timedelta(hours=1)
+"""Longer than the time-out of an unconfirmed launch."""
+_PARTIAL_LAUNCHES = "partial-launch"
+
+
+class PartialLaunches(Struct):
+    """How many instances EC2 launched for groups for which it launched fewer than requested: kept for an hour.
+
+    A run that dies after CreateFleet's answer may have written some of its results. The next run's request differs
+    then, so EC2 doesn't repeat the answer, and an instance that EC2 doesn't show may exist. The number tells that it
+    doesn't. Losing it only costs time: the NodeClaim stays unconfirmed until its registration time-out.
+    Every method raises ClientError if DynamoDB failed.
+    """
+
+    dynamodb: DynamoDBClient
+    table: str
+
+    def remember(self, group: str, *, instances: int, now: datetime) -> None:
+        """Store that EC2 launched that many instances for the group, and no more."""
+        self.dynamodb.put_item(
+            TableName=self.table,
+            Item={
+                "pk": {"S": _PARTIAL_LAUNCHES},
+                "sk": {"S": group},
+                "instances": {"N": str(instances)},
+                "expires": {"N": str(int((now + _PARTIAL_LAUNCH_TTL).timestamp()))},
+            },
+        )
+
+    def instances(self, group: str, *, now: datetime) -> int | None:
+        """How many instances EC2 launched for the group; None if it launched all, or nothing is stored."""
+        key = {"pk": {"S": _PARTIAL_LAUNCHES}, "sk": {"S": group}}
+        item = self.dynamodb.get_item(TableName=self.table, Key=key, ConsistentRead=True).get("Item")
+        if item is None or int(item["expires"]["N"]) <= now.timestamp():
+            return None
+        return int(item["instances"]["N"])
 
 
 def launch(
@@ -159,6 +197,14 @@ class _LaunchGroup:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
         results = assign_response(self.fleet_request, first, response, self.requests, self.calls.tagger)
+        if all(isinstance(r, LaunchedInstance) for r in results):
+            return results
+        return self._retry_failed(results, first, plan, by_zone)
+
+    def _retry_failed(
+        self, results: list[LaunchResult], first: FleetPlan, plan: FleetPlan, by_zone: Mapping[str, Subnet]
+    ) -> list[LaunchResult]:
+        """Launch what failed for lack of capacity by the whole plan, and then by those of other capacity types."""
         if first != plan and (unavailable := _unavailable(results)):
             wider = without_unavailable(plan, unavailable)
             if wider is not None:

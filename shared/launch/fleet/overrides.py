@@ -17,7 +17,6 @@ from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.spot_risk import price_factor
-from shared.launch.fleet.capacity_type_order import LAUNCH_ORDER
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 
 if TYPE_CHECKING:
@@ -29,6 +28,11 @@ if TYPE_CHECKING:
     from shared.instance_types.interruption_rates import Pool
     from shared.launch.node_class.subnets import Subnet
 
+LAUNCH_ORDER = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+"""The order in which capacity types are launched, Karpenter's.
+
+A launch without capacity of one type tries the next, if the NodeClaims allow it.
+"""
 NARROW_WIDTH = 0.015
 """How much more than the least expected price an override of the first spot request may cost, as a share of it."""
 

@@ -1,4 +1,4 @@
-"""The CreateFleet request of a launch group: its launch templates, its tags, and the parameters of the call.
+"""The CreateFleet request of a launch group: its launch templates, tags, allocation strategy and other parameters.
 
 A launch template holds nothing that belongs to one NodeClaim. The tags of each NodeClaim are set after the launch.
 """
@@ -18,7 +18,6 @@ from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
-from shared.launch.fleet.allocation_strategy import allocation_options, target_capacity_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,10 +104,10 @@ class FleetRequest(Struct, kw_only=True):
             ],
             "TargetCapacitySpecification": {
                 "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": target_capacity_type(plan.capacity_type, interruptible=interruptible),
+                "DefaultTargetCapacityType": _target_capacity_type(plan.capacity_type, interruptible=interruptible),
             },
             "TagSpecifications": self._tag_specifications(claims),
-            **allocation_options(
+            **_allocation_options(
                 plan.capacity_type,
                 interruptible=interruptible,
                 prioritized=bool(plan.priorities),
@@ -179,3 +178,36 @@ def _override(override: Override, priority: int | None) -> dict[str, Any]:
         "AvailabilityZone": override.offering.zone,
     }
     return parameters if priority is None else {**parameters, "Priority": float(priority)}
+
+
+def _target_capacity_type(capacity_type: str, *, interruptible: bool = False) -> str:
+    """DefaultTargetCapacityType of the CreateFleet call; reserved instances are on-demand ones to EC2.
+
+    Instances of ``interruptible`` reservations are not (AWS: "Launch instances into an Interruptible Capacity
+    Reservation", EC2 User Guide).
+    """
+    if interruptible:
+        return "reserved-capacity"
+    return "spot" if capacity_type == labels.SPOT else "on-demand"
+
+
+def _allocation_options(
+    capacity_type: str,
+    *,
+    interruptible: bool = False,
+    prioritized: bool = False,
+    spot_strategy: str = PRICE_CAPACITY_OPTIMIZED,
+) -> dict[str, Any]:
+    """SpotOptions, OnDemandOptions or ReservedCapacityOptions of the CreateFleet call: how EC2 chooses an override.
+
+    The strategies are Karpenter's. EC2 knows nothing of NodeOverlays: where they set a price, it chooses by priorities.
+    ``prioritized``: the overrides have priorities, which EC2 follows for on-demand instances, and for spot instances by
+    best effort after capacity. Else ``spot_strategy`` is that of spot instances.
+    """
+    if interruptible:
+        return {"ReservedCapacityOptions": {"ReservationTypes": [launch_template.INTERRUPTIBLE]}}
+    if capacity_type == labels.SPOT:
+        return {
+            "SpotOptions": {"AllocationStrategy": "capacity-optimized-prioritized" if prioritized else spot_strategy}
+        }
+    return {"OnDemandOptions": {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}}

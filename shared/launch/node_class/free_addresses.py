@@ -8,12 +8,9 @@ another choice are launched there all the same, and EC2 decides.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.base import dynamodb_rows
 from shared.base.plurals import plural
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
     from shared.api.nodeclass import ResolvedSubnet
+    from shared.base.dynamodb_rows import Row
     from shared.cluster.connect import ClusterInfo
 
 NODE_ADDRESSES = 17
@@ -42,7 +40,7 @@ _IPV6_NODE_ADDRESSES = 1
 TTL = timedelta(seconds=150)
 """How long a short subnet is remembered: lifecycle repeats it each minute."""
 
-_PARTITION = "short-subnets"
+PARTITION = "short-subnets"
 _MAX_FILTER_VALUES = 200
 
 
@@ -94,7 +92,7 @@ def remember(dynamodb: DynamoDBClient, table: str, short: Iterable[ShortSubnet],
     expires = str(int((now + TTL).timestamp()))
     items: list[dict[str, AttributeValueTypeDef]] = [
         {
-            "pk": {"S": _PARTITION},
+            "pk": {"S": PARTITION},
             "sk": {"S": subnet.id},
             "zone": {"S": subnet.zone},
             "free": {"N": str(subnet.free_addresses)},
@@ -105,15 +103,11 @@ def remember(dynamodb: DynamoDBClient, table: str, short: Iterable[ShortSubnet],
     dynamodb_rows.put_all(dynamodb, table, items)
 
 
-def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> tuple[ShortSubnet, ...]:
-    """The short subnets, by id; none if they can't be read, so that every zone is offered."""
-    with contextlib.suppress(ClientError, BotoCoreError):
-        items = dynamodb_rows.unexpired_items(dynamodb, table, _PARTITION, now=now)
-        return tuple(
-            ShortSubnet(id=item["sk"]["S"], zone=item["zone"]["S"], free_addresses=int(item["free"]["N"]))
-            for item in items
-        )
-    return ()
+def remembered(rows: Iterable[Row]) -> tuple[ShortSubnet, ...]:
+    """The short subnets of the rows, by id."""
+    return tuple(
+        ShortSubnet(id=item["sk"]["S"], zone=item["zone"]["S"], free_addresses=int(item["free"]["N"])) for item in rows
+    )
 
 
 def short_zones(

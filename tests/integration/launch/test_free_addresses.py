@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from shared.base import aws, runtime
-from shared.launch.node_class.free_addresses import TTL, ShortSubnet, current, remember, short_subnets
+from shared.launch import launch_conditions
+from shared.launch.node_class.free_addresses import TTL, ShortSubnet, remember, short_subnets
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
@@ -31,9 +32,6 @@ def test_short_subnets_are_forgotten_unless_they_are_repeated(table: str) -> Non
     now = runtime.current().now()
     short = ShortSubnet(id="subnet-1", zone="us-east-1a", free_addresses=0)
     remember(aws.dynamodb(), table, [short], now=now)
-    assert current(aws.dynamodb(), table, now=now + TTL - timedelta(seconds=1)) == (short,)
-    assert current(aws.dynamodb(), table, now=now + TTL) == ()
-
-
-def test_a_table_that_cannot_be_read_says_nothing(table: str) -> None:
-    assert current(aws.dynamodb(), f"{table}-of-nobody", now=runtime.current().now()) == ()
+    in_time = launch_conditions.read(aws.dynamodb(), table, commitments=None, now=now + TTL - timedelta(seconds=1))
+    assert in_time.short_subnets == (short,)
+    assert launch_conditions.read(aws.dynamodb(), table, commitments=None, now=now + TTL).short_subnets == ()

@@ -8,7 +8,7 @@ import pytest
 
 from functions.interruption.interruption_records import PoolNotices, add
 from shared.base import aws, runtime
-from shared.instance_types.interruption_rates import DEFAULT_RATE, HALF_LIFE, RETENTION, current, current_or_none, rate
+from shared.instance_types.interruption_rates import DEFAULT_RATE, HALF_LIFE, RETENTION, current, rate
 
 M5 = ("m5.large", "us-east-1a")
 C5 = ("c5.large", "us-east-1b")
@@ -72,11 +72,6 @@ def test_notices_of_two_invocations_at_once_all_count(table: str) -> None:
     add(aws.dynamodb(), table, [notices(M5, 2, interrupted=3, running=60)], now=later)
     expected = rate(4 + 1 + 2, 20 + 5 + 3 + 60)
     assert current(aws.dynamodb(), table, now=later) == {M5: pytest.approx(expected, rel=1e-6)}
-
-
-def test_rates_that_cannot_be_read_are_none(table: str) -> None:
-    now = runtime.current().now()
-    assert current_or_none(aws.dynamodb(), f"{table}-of-nobody", now=now) == {}
 
 
 def test_the_rate_goes_from_the_default_to_what_is_seen() -> None:
