@@ -139,9 +139,9 @@ class _Placer(Struct, kw_only=True, eq=False):
         checker = FeasibilityChecker(launch_options, state_nodes)
         plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)
         return Placement(
-            node_claims=tuple(sorted(planned_node_claims(plan.bins, plan.host_affinity.pod_keys), key=_claim_order)),
+            node_claims=tuple(sorted(planned_node_claims(plan.bins, plan.pod_keys), key=_claim_order)),
             existing_nodes={
-                state_nodes.nodes[i].name: tuple(plan.host_affinity.pod_keys(keys))
+                state_nodes.nodes[i].name: tuple(plan.pod_keys(keys))
                 for i, keys in plan.existing_capacity.placed.items()
             },
             errors=dict(sorted({**grouped.errors, **_unschedulable(plan, checker)}.items())),
@@ -208,7 +208,7 @@ def _unschedulable(plan: Plan, checker: FeasibilityChecker) -> dict[str, Unsched
             size = requests.tobytes()
             if size not in reasons:
                 reasons[size] = explain(group, requests, checker, final_state)
-            errors.update(dict.fromkeys(plan.host_affinity.pod_keys(pods), reasons[size]))
+            errors.update(dict.fromkeys(plan.pod_keys(pods), reasons[size]))
     return errors
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from shared.scheduling.solver.bins import Bins
 from shared.scheduling.solver.existing_capacity import ExistingCapacity
-from shared.scheduling.solver.host_affinity import HostAffinity
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.pending_groups import PendingGroup, PendingGroups
 from shared.scheduling.state.node_pool_limits import NodePoolLimits
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import Namespaces
     from shared.scheduling.solver.fit import Item
+    from shared.scheduling.solver.host_affinity import HostAffinity
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
 
@@ -57,7 +57,7 @@ class Plan:
         self.pending_groups = PendingGroups(
             checker, self.topology, groups, policies, self.existing_capacity.host_counts, one_host_each=one_host_each
         )
-        self.host_affinity = HostAffinity(checker, self.topology.domain_counts, self.existing_capacity)
+        self._host_affinity: HostAffinity | None = None
         pods_with_anti_affinity = [pod for node in state_nodes.nodes for pod in node.pods_with_anti_affinity]
         self.topology.count_scheduled_pods(self.existing_capacity.host_counts, state_nodes, pods_with_anti_affinity)
 
@@ -71,9 +71,34 @@ class Plan:
 
     def unscheduled_pods(self) -> set[str]:
         """The keys of unscheduled pods."""
-        return {
-            key for group in self.unscheduled for _, pods in group.sizes for key in self.host_affinity.pod_keys(pods)
-        }
+        return {key for group in self.unscheduled for _, pods in group.sizes for key in self.pod_keys(pods)}
+
+    def bind(self, groups: list[PendingGroup]) -> list[PendingGroup]:
+        """The groups that have pods, with those bound into bundles that must share a host."""
+        if any(group.host_affinity for group in groups):
+            if self._host_affinity is None:
+                # Imported here: few pods must share a host.
+                from shared.scheduling.solver.host_affinity import HostAffinity  # noqa: PLC0415
+
+                self._host_affinity = HostAffinity(self.checker, self.topology.domain_counts, self.existing_capacity)
+            return self._host_affinity.bind(groups, self.present_host_terms())
+        return [group for group in groups if group.sizes]
+
+    def unbind(self, groups: Iterable[PendingGroup]) -> list[PendingGroup]:
+        """Returns the unscheduled bundles of these groups to the groups of their pods, which are returned."""
+        if self._host_affinity is not None:
+            return self._host_affinity.unbind(groups)
+        for group in groups:
+            group.sizes = [size for size in group.sizes if size[1]]
+        return []
+
+    def pod_keys(self, keys: Iterable[str]) -> list[str]:
+        """The keys of pods, bundles replaced by their pods."""
+        return list(keys) if self._host_affinity is None else self._host_affinity.pod_keys(keys)
+
+    def is_bundle(self, key: str) -> bool:
+        """Whether a key is that of a bundle."""
+        return self._host_affinity is not None and self._host_affinity.is_bundle(key)
 
     def present_host_terms(self) -> dict[int, bool]:
         """The host terms, and whether any host has pods of them."""
@@ -102,6 +127,6 @@ class Plan:
             return
         self.topology.domain_counts.take(group.rules, item.where, -len(pods))
         group.sizes.append((item.requests, list(pods)))
-        owners = self.host_affinity.unbind([group]) or [group]
+        owners = self.unbind([group]) or [group]
         listed = {id(g) for g in self.unscheduled}
         self.unscheduled += [g for g in {id(g): g for g in owners}.values() if id(g) not in listed]

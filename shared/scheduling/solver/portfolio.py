@@ -87,7 +87,7 @@ def improve(plan: Plan, steps: int) -> None:
 def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
     """Assigns domains, then packs, NodePools of the greatest weight first; returns groups with pods left."""
     plan.count_rules_of(pending)
-    groups = plan.host_affinity.bind(pending, plan.present_host_terms())
+    groups = plan.bind(pending)
     assignment = DomainAssignment(plan.checker, plan.topology, plan.existing_capacity, plan.preferred_domain)
     items = assignment.assign_all(groups)
     set_worth(plan.bins.launch_options, items)
@@ -97,7 +97,7 @@ def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
         if item.pods and isinstance(item.owner, PendingGroup):
             plan.topology.domain_counts.take(item.owner.rules, item.where, -len(item.pods))
             item.owner.sizes.append((item.requests, item.pods))
-    plan.host_affinity.unbind(groups)
+    plan.unbind(groups)
     return [group for group in pending if group.sizes]
 
 

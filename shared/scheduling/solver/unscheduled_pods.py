@@ -84,7 +84,7 @@ def schedule_first_by_name(plan: Plan) -> None:
             unscheduled.setdefault((equivalence.key(group.pod_group), requests.tobytes()), []).append(pods)
     scheduled: dict[object, list[list[str]]] = {}
     for item, pods in _scheduled(plan):
-        if isinstance(item.owner, PendingGroup) and not any(plan.host_affinity.is_bundle(p) for p in pods):
+        if isinstance(item.owner, PendingGroup) and not any(plan.is_bundle(p) for p in pods):
             key: object = (equivalence.key(item.owner.pod_group), item.requests.tobytes())
             if key in unscheduled:
                 scheduled.setdefault(key, []).append(pods)

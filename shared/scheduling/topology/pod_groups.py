@@ -191,7 +191,8 @@ def _size(spec: PodSpec) -> tuple[Resources, frozenset[HostPort]] | Unschedulabl
     negative = next((name for name, amount in sorted(requests.items()) if amount < 0), None)
     if negative is not None:
         return UnschedulableReason(message=f"invalid resource requests: negative amount of {negative}")
-    return requests, host_ports(spec)
+    has_ports = any(container.ports for container in (*spec.containers, *spec.init_containers))
+    return requests, host_ports(spec) if has_ports else frozenset()
 
 
 def _read_group(
