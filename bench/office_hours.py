@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections import defaultdict
+from concurrent import futures
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +24,6 @@ from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.clock import Clock
 from local.world import Options, World, sample_objects
-from shared.base import parallel
 from shared.cluster import pod_cache
 from shared.cluster.client import Client
 
@@ -143,6 +143,19 @@ class Meter:
         return heard
 
 
+class _InThisThread(futures.Executor):
+    """Runs what is submitted at once, in the thread whose processor time is measured."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
+        """The call's future, which is done."""
+        done: futures.Future[Any] = futures.Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
 @contextlib.contextmanager
 def metered() -> Iterator[Meter]:
     """Count in all local clusters that are created inside."""
@@ -156,8 +169,7 @@ def metered() -> Iterator[Meter]:
             (pod_cache._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
         ):
             stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
-        # Sequentially in this thread, whose processor time is measured.
-        stack.enter_context(replaced(parallel, "each", lambda work, items, **_: [work(item) for item in items]))
+        stack.enter_context(replaced(futures, "ThreadPoolExecutor", _InThisThread))
         yield meter
 
 

@@ -15,11 +15,10 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from relay.batcher import Batcher
+from relay.batcher import Batcher, Publisher
 from relay.blocked_drains import BlockedDrains
 from relay.change_detection import ChangeDetector
 from relay.nomination_windows import NominationWindows
-from relay.publisher import Publisher
 from relay.watched_kinds import WATCHED_KINDS, KindListed
 from relay.watcher import MAX_BACKOFF_SECONDS, Watcher, as_number
 from shared.base import hints

@@ -18,7 +18,7 @@ from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
 from shared.base import runtime
 from shared.cloud_provider import ResolvedNodePools
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.resolved_node_pools import resolve_node_pools, with_overlays
 

@@ -19,7 +19,8 @@ from functions.interruption.deadline import earlier_deadline
 from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
-from shared.base import hints, parallel, queues
+from shared.base import hints, queues
+from shared.base.runtime import in_threads
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects
@@ -94,7 +95,7 @@ class Drainer:
                 return False
             return True
 
-        succeeded = parallel.each(try_drain, drains)
+        succeeded = in_threads(try_drain, drains)
         self._send_to_termination(
             [d.claim.name for d, ok in zip(drains, succeeded, strict=True) if ok and not d.awaits_decision]
         )
@@ -124,7 +125,7 @@ class Drainer:
             return True
 
         items = sorted(delayed_pods_by_claim.items())
-        succeeded = parallel.each(try_start, items)
+        succeeded = in_threads(try_start, items)
         self._send_to_termination([name for (name, _), ok in zip(items, succeeded, strict=True) if ok])
 
     def mark_offerings_unavailable(self, claims: Iterable[NodeClaim], *, reason: str) -> None:

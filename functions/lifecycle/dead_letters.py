@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import metrics, parallel
+from shared.base import metrics
+from shared.base.runtime import in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ def check(settings: LifecycleSettings, *, sqs: Callable[[], SQSClient], logger: 
     if now.minute % (INTERVAL.total_seconds() // 60):
         return
     urls: list[str] = json.loads(settings.dead_letter_queues)
-    counts = zip(urls, parallel.each(lambda url: _count(sqs(), url, logger), urls), strict=True)
+    counts = zip(urls, in_threads(lambda url: _count(sqs(), url, logger), urls), strict=True)
     waiting = [f"{url.rpartition('/')[2]} has {count}" for url, count in counts if count]
     if waiting:
         metrics.report_unwell("dead-letters", ", ".join(waiting), weight=metrics.ALARMING)

@@ -16,7 +16,7 @@ from functions.nodegroups.status_writer import write_status
 from shared.api.meta import EventReason
 from shared.api.pause import read_pause
 from shared.api.taints import with_taint, without_taint
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.cluster import lease_record, resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import hold
@@ -103,7 +103,7 @@ class ScaleDownController:
                 plan = replace(plan, remove=())  # nodes stay marked, and removals that have begun continue
             lease.check()
             removed = {member.name for member in plan.remove}
-            marked = parallel.each(lambda member: self._mark(member, plan, removed, now), members)
+            marked = in_threads(lambda member: self._mark(member, plan, removed, now), members)
         members = tuple(member for member in marked if member is not None)
         for member in plan.remove:
             self._logger.info(

@@ -18,7 +18,7 @@ from shared.base import aws, runtime
 from shared.base.plurals import plural
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools

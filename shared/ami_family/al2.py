@@ -8,8 +8,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from shared.ami_family import mime
-from shared.ami_family.bootstrap import kubelet_flags, registration_flags
+from shared.ami_family.bootstrap import SHELL, Part, is_mime, kubelet_flags, parse_mime, registration_flags, write_mime
 
 if TYPE_CHECKING:
     from shared.ami_family.bootstrap import Bootstrap
@@ -21,14 +20,14 @@ def render(bootstrap: Bootstrap) -> str:
     Raises:
         UserDataError: the user's data declares MIME and is not valid MIME.
     """
-    return mime.write([*_user_parts(bootstrap.user_data), mime.Part(mime.SHELL, _script(bootstrap))])
+    return write_mime([*_user_parts(bootstrap.user_data), Part(SHELL, _script(bootstrap))])
 
 
-def _user_parts(raw: str) -> list[mime.Part]:
+def _user_parts(raw: str) -> list[Part]:
     text = raw.strip()
     if not text:
         return []
-    return mime.parse(text) if mime.is_mime(text) else [mime.Part(mime.SHELL, text)]
+    return parse_mime(text) if is_mime(text) else [Part(SHELL, text)]
 
 
 def _script(bootstrap: Bootstrap) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shared.ami_family import mime
-from shared.ami_family.bootstrap import UserDataError, registration_flags
+from shared.ami_family.bootstrap import SHELL, Part, UserDataError, is_mime, parse_mime, registration_flags, write_mime
 from shared.api.yaml_documents import reader, writer
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def render(bootstrap: Bootstrap) -> str:
         UserDataError: the user's data is not MIME, a shell script or a NodeConfig.
     """
     node_config = writer.text(_node_config(bootstrap), width=2**16)
-    return mime.write([mime.Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
+    return write_mime([Part(_NODE_CONFIG, node_config), *_user_parts(bootstrap.user_data)])
 
 
 def _node_config(bootstrap: Bootstrap) -> dict[str, Any]:
@@ -69,20 +68,20 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None and value not in ({}, [])}
 
 
-def _user_parts(raw: str) -> list[mime.Part]:
+def _user_parts(raw: str) -> list[Part]:
     text = raw.strip()
     if not text:
         return []
-    if mime.is_mime(text):
-        return mime.parse(text)
+    if is_mime(text):
+        return parse_mime(text)
     if text.startswith("#!"):
-        return [mime.Part(mime.SHELL, text)]
+        return [Part(SHELL, text)]
     try:
         documents = reader.documents(text)
     except reader.YamlError as error:
         raise UserDataError(f"spec.userData is not MIME, a shell script or a NodeConfig: not YAML: {error}") from error
     if documents and all(isinstance(d, dict) and str(d.get("apiVersion", "")).startswith(_GROUP) for d in documents):
-        return [mime.Part(_NODE_CONFIG, text)]
+        return [Part(_NODE_CONFIG, text)]
     raise UserDataError(
         "spec.userData is not MIME (MIME-Version: …), a shell script (#!…) or a NodeConfig (node.eks.aws/v1alpha1)"
     )

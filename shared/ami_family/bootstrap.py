@@ -1,6 +1,9 @@
 """What the bootstrap of every AMI family needs to join a node to its cluster: labels, taints, kubelet settings.
 
 Nothing in it belongs to one NodeClaim, so that the NodeClaims of a launch group share a launch template.
+
+The user data of AL2 and AL2023 is a MIME multi-part archive, whose parts cloud-init and nodeadm process in order: the
+user's parts are read, and written together with Tenon's.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ _ALLOWED = frozenset(
         *(alias for alias in labels.ALIASES if alias.startswith(("beta.kubernetes.io/", "failure-domain."))),
     }
 )
+
+SHELL = 'text/x-shellscript; charset="us-ascii"'
+_MIME_START = ("mime-version:", "content-type: multipart")
 
 
 class UserDataError(ValueError):
@@ -112,3 +118,63 @@ def kubelet_flags(bootstrap: Bootstrap) -> list[str]:
         if values:
             flags.append(f"--{name}=" + ",".join(f"{key}{sign}{values[key]}" for key in sorted(values)))
     return flags
+
+
+# --- MIME multi-part archives ---
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part: its Content-Type header and its text."""
+
+    content_type: str
+    text: str
+
+
+def is_mime(user_data: str) -> bool:
+    """Whether the text begins as a MIME message."""
+    return user_data.lstrip().lower().startswith(_MIME_START)
+
+
+def parse_mime(user_data: str) -> list[Part]:
+    """The parts of the user's archive, in order.
+
+    Raises:
+        UserDataError: it is not a valid archive.
+    """
+    import email  # noqa: PLC0415 (few node classes have user data of their own)
+    import email.policy  # noqa: PLC0415
+
+    message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
+    if not message.is_multipart():
+        raise UserDataError(
+            "spec.userData is not a valid MIME multi-part archive: it needs a Content-Type of multipart/mixed with a "
+            "boundary, and parts between its boundaries"
+        )
+    if message.defects:
+        raise UserDataError(
+            f"spec.userData is not a valid MIME multi-part archive: {type(message.defects[0]).__name__}"
+        )
+    parts = []
+    for part in message.walk():
+        if part.is_multipart():
+            continue
+        try:
+            text = part.get_content()
+        except (LookupError, KeyError) as error:
+            raise UserDataError(f"spec.userData has a part that can't be read: {error}") from error
+        if not isinstance(text, str):
+            text = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else str(text)
+        parts.append(Part(content_type=str(part["Content-Type"] or SHELL), text=text))
+    return parts
+
+
+def write_mime(parts: list[Part]) -> str:
+    """The archive of the parts."""
+    boundary = "//"
+    while any(f"--{boundary}" in part.text for part in parts):
+        boundary += "/"
+    lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{boundary}"', ""]
+    for part in parts:
+        lines += [f"--{boundary}", f"Content-Type: {part.content_type}", "", part.text.rstrip("\n"), ""]
+    return "\n".join([*lines, f"--{boundary}--", ""])

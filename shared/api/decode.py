@@ -21,9 +21,8 @@ from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.validation.legacy import validate_node_template, validate_provisioner
 from shared.api.validation.node_overlay import validate_node_overlay
-from shared.api.validation.nodeclass import validate_node_class
+from shared.api.validation.nodeclass import unknown_fields, validate_node_class
 from shared.api.validation.nodepool import validate_node_claim, validate_node_pool
-from shared.api.validation.unknown_fields import unknown_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

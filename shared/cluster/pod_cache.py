@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.kubernetes import Pod
-from shared.base import parallel, runtime
+from shared.base import runtime
+from shared.base.runtime import in_threads
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import ObjectList
@@ -123,7 +124,7 @@ class PodCache:
         if len(occupied) > MAX_LISTED_NODES:
             self._list()
             return self._objects()
-        listed = parallel.each(partial(list_pods_on_node, self._client), occupied)
+        listed = in_threads(partial(list_pods_on_node, self._client), occupied)
         stale = {key for key, pod in self._pods.items() if pod.spec.node_name in nodes}
         current = {pod.key: pod for on_node in listed for pod in on_node.objects}
         for key in stale - current.keys():

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels
-from shared.instance_types.instance_type_cache import Adjustment
 from shared.instance_types.interruption_rates import DEFAULT_RATE
+from shared.instance_types.provider import Adjustment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

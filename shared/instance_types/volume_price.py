@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shared.ami_family.families import GIB, family_of
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.instance_types.instance_type_cache import Adjustment
+from shared.instance_types.provider import Adjustment
 
 if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass

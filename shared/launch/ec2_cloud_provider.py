@@ -11,7 +11,6 @@ from shared.api.labels import PAUSED
 from shared.base import aws, runtime
 from shared.base.struct import Struct
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.launch import instances
 
 if TYPE_CHECKING:
@@ -92,6 +91,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             CatalogMissingError: no catalog was given.
             ClientError: AWS failed or throttled.
         """
+        from shared.instance_types.provider import InstanceTypeCache
         from shared.launch import launch_conditions
         from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.instance_types.instance_type import InstanceType
-    from shared.instance_types.instance_type_cache import Adjustment, InstanceTypeCache
+    from shared.instance_types.provider import Adjustment, InstanceTypeCache
     from shared.launch.launch_conditions import LaunchConditions
     from shared.launch.node_class.status import NodeClassResolver
     from shared.snapshot import Snapshot

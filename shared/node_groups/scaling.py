@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from shared.api.duration import format_duration
 from shared.api.meta import EventReason, ObjectRef
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.cluster import lease_record
 from shared.node_groups import group_state, stored_options
 from shared.node_groups.discovery import describe
@@ -117,8 +117,8 @@ class NodeGroups:
             self.logger.warning(
                 "Couldn't remember what node groups were asked for", extra={"record": group_state.RECORD}
             )
-        parallel.each(self._give_up, self.view.given_up, sequential_limit=1)
-        parallel.each(self._grow, planned, sequential_limit=1)
+        in_threads(self._give_up, self.view.given_up, sequential_limit=1)
+        in_threads(self._grow, planned, sequential_limit=1)
         groups = {pool.pool_name for pool in self.view.pools}
         own = tuple(claim for claim in decision.new_node_claims if claim.node_pool not in groups)
         return replace(decision, new_node_claims=own), planned

@@ -16,7 +16,7 @@ from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -89,7 +89,7 @@ class Launcher:
             return ()
         by_name = {r.claim.name: r.claim for r in requests}
         results = self.cloud_provider.create(requests, now=now)
-        parallel.each(lambda r: self._record(by_name[r.claim_name], r, now), results)
+        in_threads(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
 
     def _standalone_request(
@@ -248,4 +248,4 @@ def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> 
 
     closed = planned_pods.closed_windows(snapshot)
     claims = (c for c in snapshot.node_claims if planned_pods.is_nominated_in_status(c) and c.name not in closed)
-    parallel.each(write, claims)
+    in_threads(write, claims)

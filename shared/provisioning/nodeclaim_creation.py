@@ -22,9 +22,8 @@ from shared.api.nodeclass import EC2NodeClass
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.cluster import resources, writes
-from shared.launch.fleet.batching import merge_launch_groups, pools_past_limits
 from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def create_node_claims(
         )
         return stored
 
-    return tuple(parallel.each(create, zip(planned, claims, strict=True)))
+    return tuple(in_threads(create, zip(planned, claims, strict=True)))
 
 
 def batch_launches(
@@ -107,6 +106,13 @@ def batch_launches(
 
     Those of NodePools that the merge would take past their limits stay as planned.
     """
+    if len(decision.new_node_claims) <= 1:
+        return decision.new_node_claims
+    from shared.launch.fleet.batching import (  # noqa: PLC0415 (most decisions plan one NodeClaim or none)
+        merge_launch_groups,
+        pools_past_limits,
+    )
+
     usage: dict[str, Resources] = {}
     capacity = {pool: {t.name: t.capacity for t in types} for pool, types in resolved_pools.instance_types.items()}
     for claim in snapshot.node_claims:

@@ -3,6 +3,10 @@
 The provisioner function runs it for pending pods, the interruption function for pods of interrupted nodes. Each run
 handles everything that is pending, so whichever starts first does the work. When EC2 has insufficient capacity, the
 offerings are remembered as unavailable, and the pods are scheduled again at once without them.
+
+A round is read, adjusted, decided, adjusted and written under the cluster's lease, which also covers the creation of
+the NodeClaims. If a run dies after writing, the next run of any function launches them: every round returns those that
+aren't launched yet. A sweep mostly has nothing to provision, and looking costs less than deciding.
 """
 
 from __future__ import annotations
@@ -11,18 +15,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from shared.api import labels as names
+from shared.api.capacity_buffer import CapacityBuffer
+from shared.api.kubernetes import Node
+from shared.api.pods import is_pending
 from shared.base import aws, decision_log, hints, runtime
 from shared.cloud_provider import LaunchFailure
+from shared.cluster import listing, resources
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
+from shared.cluster.lease import hold
+from shared.cluster.snapshot_reader import cached_reader, list_if_kind_exists, list_node_pools, read_snapshot
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
-from shared.provisioning.launch_records import ProvisioningReport, record_launches, report_events
-from shared.provisioning.launching import Launcher
-from shared.provisioning.pipeline import schedule_round
-from shared.provisioning.round import Provisioning
+from shared.provisioning.features.doors import FEATURES
+from shared.provisioning.launch_records import ProvisioningReport, nominated_claims, record_launches, report_events
+from shared.provisioning.launching import Launcher, add_planned_pods, unlaunched_claims
+from shared.provisioning.nodeclaim_creation import batch_launches, one_on_trial
+from shared.provisioning.round import Provisioning, Round, schedule_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +44,15 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
+    from shared.api.nodepool import NodePool
     from shared.base.decision_log import LaunchRecord
     from shared.base.settings import ProvisioningSettings
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
+    from shared.cluster.lease import Lease
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.provisioning.round import Round
+    from shared.provisioning.round import Feature
 
 MAX_ROUNDS = 3
 """How often one run schedules pods while EC2 has insufficient capacity; the next run continues."""
@@ -91,7 +107,8 @@ class Provisioner:
         """
         report = ProvisioningReport()
         catalog = self.load_catalog()
-        if sweep and self._is_idle():
+        # node groups are looked at each minute
+        if sweep and self.settings.node_groups != "on" and _is_idle(self.client):
             return report
         provisioning = self._provisioning(catalog)
         launcher = Launcher(
@@ -102,7 +119,7 @@ class Provisioner:
             clock=self.clock,
         )
         for attempt in range(MAX_ROUNDS):
-            round_ = schedule_round(provisioning, attempt, leaving)
+            round_ = _schedule_round(provisioning, attempt, leaving)
             report_events(round_, self.recorder, self.logger)
             claims = (*round_.unlaunched, *round_.created)
             results = launcher.launch(claims, round_.resolved_pools, round_.snapshot.node_classes)
@@ -136,14 +153,97 @@ class Provisioner:
             clock=self.clock,
         )
 
-    def _is_idle(self) -> bool:
-        """Whether there is nothing to provision; node groups are looked at each minute."""
-        if self.settings.node_groups == "on":
-            return False
-        # Imported here: a hint about a pod needs no look.
-        from shared.provisioning.idle import is_idle  # noqa: PLC0415
 
-        return is_idle(self.client)
+# --- a round, under the cluster's lease ---
+
+
+def _schedule_round(provisioning: Provisioning, attempt: int, leaving: frozenset[str]) -> Round:
+    """Schedule pending pods and those of ``leaving`` nodes (by name), which take no pods.
+
+    Raises:
+        LeaseHeldError: another function is deciding.
+        LeaseLostError: this one took too long; nothing is written.
+    """
+    cluster, holder = provisioning.settings.cluster_name, f"{provisioning.by}/{provisioning.run}"
+    with hold(provisioning.client, cluster=cluster, holder=holder, now=provisioning.clock) as lease:
+        round_ = _read(provisioning, lease, attempt, leaving)
+        features: list[Feature] = []
+        for door in FEATURES:
+            if feature := door(provisioning, round_):
+                features.insert(0, feature)
+                round_ = feature.before(round_)
+        round_ = provisioning.decide(round_)
+        for feature in features:
+            round_ = feature.after(round_)
+        lease.check()
+        round_ = replace(round_, unlaunched=unlaunched_claims(round_.snapshot.node_claims))
+        for feature in features:
+            round_ = feature.write(round_)
+        return _create_planned(provisioning, round_)
+
+
+def _read(provisioning: Provisioning, lease: Lease, attempt: int, leaving: frozenset[str]) -> Round:
+    now = provisioning.clock()
+    return Round(
+        lease=lease,
+        now=now,
+        attempt=attempt,
+        leaving=leaving,
+        decision_id=f"{provisioning.run}/{attempt}",
+        snapshot=read_snapshot(provisioning.client, now=now, leaving=leaving),
+        schedule=partial(schedule_with, leaving=leaving),
+    )
+
+
+def _create_planned(provisioning: Provisioning, round_: Round) -> Round:
+    """Write the NodeClaims of the decision, and the pods that it adds to nodes on their way."""
+    decision, snapshot, pools = round_.decision, round_.snapshot, round_.resolved_pools
+    planned = one_on_trial(batch_launches(decision, snapshot, pools), snapshot.node_claims, pools)
+    prices = {c.pods + c.chunks: c.cheapest.price for c in decision.new_node_claims}
+    claims = provisioning.create_node_claims(planned, round_, decision_id=round_.decision_id, prices=prices)
+    add_planned_pods(provisioning.client, decision, snapshot)
+    on_new = {pod: claim.name for plan, claim in zip(planned, claims, strict=True) for pod in plan.pods}
+    created = (*round_.created, *claims)
+    return replace(
+        round_,
+        created=created,
+        unlaunched=unlaunched_claims(round_.unlaunched, created),
+        nominated_claims={**nominated_claims(decision, snapshot), **on_new},
+    )
+
+
+# --- sweeps ---
+
+
+def _is_idle(client: Client) -> bool:
+    """Whether no pod is pending, no node is leaving or to be launched, and no NodePool or buffer keeps nodes.
+
+    Raises:
+        ApiError: the API server can't be read.
+    """
+    reader = cached_reader(client)
+    if any(is_pending(pod) for pod in reader.pods.read().objects):
+        return False
+    claims = reader.node_claims().own.objects
+    if any(claim.metadata.deletion_timestamp is not None or not claim.status.provider_id for claim in claims):
+        return False
+    if any(names.STANDBY in claim.metadata.annotations for claim in claims):
+        return False
+    nodes = list_if_kind_exists(client, resources.NODES, Node).objects
+    if any(node.metadata.deletion_timestamp is not None for node in nodes):
+        return False
+    if any(_keeps_nodes(pool) for pool in list_node_pools(client)):
+        return False
+    return not listing.list_served(client, resources.CAPACITY_BUFFER_VERSIONS, CapacityBuffer).objects
+
+
+def _keeps_nodes(pool: NodePool) -> bool:
+    """Whether the NodePool wants nodes without a pod: it is static, or has standby nodes."""
+    annotations = {**pool.metadata.annotations, **pool.spec.template.metadata.annotations}
+    return pool.spec.replicas is not None or names.STANDBY in annotations
+
+
+# --- what a run works with ---
 
 
 def _price_before(round_: Round, catalog: InstanceTypeCatalog) -> float:

@@ -1,7 +1,7 @@
 """One round of provisioning as a value, what it works with, and the interface of optional features.
 
-A round is read, adjusted by features, decided, adjusted again and written (``pipeline``). Each step returns the round
-changed, so that a feature sees what those before it made of it.
+A round is read, adjusted by features, decided, adjusted again and written (``provisioner``). Each step returns the
+round changed, so that a feature sees what those before it made of it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from shared.api import nodeclaim
 from shared.api.meta import to_json, with_condition
 from shared.api.quantity import QuantityError, parse_resources
 from shared.api.standby import STARTED, STARTING, STOPPED, standby_state, with_annotations
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
@@ -115,7 +115,7 @@ class StandbyNodes:
             return after if standby_state(after) == STARTING else None
 
         used = [c for c in self.everything.node_claims if standby_state(c) == STOPPED and _is_used(c, decision)]
-        return tuple(c for c in parallel.each(write, used) if c is not None)
+        return tuple(c for c in in_threads(write, used) if c is not None)
 
 
 def _is_used(claim: NodeClaim, decision: Decision) -> bool:
@@ -141,7 +141,7 @@ class StandbyStarter:
                 return self._record_start(claim, now)
             return self._record_failure(claim, failed)
 
-        return tuple(parallel.each(record, claims))
+        return tuple(in_threads(record, claims))
 
     def _record_start(self, claim: NodeClaim, now: datetime) -> LaunchedInstance:
         conditions = with_condition(claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason=STARTED, now=now)

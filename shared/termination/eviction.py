@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.api.pods import is_terminating
-from shared.base import parallel
+from shared.base.runtime import in_threads
 from shared.base.struct import Struct
 from shared.cluster import resources
 from shared.cluster.errors import (
@@ -50,7 +50,7 @@ class Evictor(Struct, kw_only=True):
         def evict(pod: Pod) -> str | None:
             return None if self.now() >= until else self.evict(pod, why=_terminated(node_name))
 
-        return parallel.each(evict, pods, sequential_limit=1)
+        return in_threads(evict, pods, sequential_limit=1)
 
     def evict(self, pod: Pod, *, why: str, grace_seconds: int | None = None) -> str:
         """Evict the pod for the reason ``why``; why it can't be evicted now, or "" when it is evicted or gone.

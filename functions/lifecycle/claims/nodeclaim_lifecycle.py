@@ -22,7 +22,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.api.standby import standby_state, was_standby
-from shared.base import hints, parallel
+from shared.base import hints
+from shared.base.runtime import THREADS, in_threads
 from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
@@ -49,7 +50,7 @@ _EVENTS = {
     nodeclaim.INITIALIZED: EventReason("Initialized"),
 }
 """The conditions that a NodeClaim gets with its node, each with its event."""
-_BATCH_SIZE = 2 * parallel.THREADS
+_BATCH_SIZE = 2 * THREADS
 """Nodes that are registered before their NodeClaims are written, and the evictions that wait for them released."""
 
 
@@ -201,7 +202,7 @@ def _register_all(
     written: list[tuple[NodeClaim, Node]] = []
 
     def finish() -> None:
-        parallel.each(partial(_write_nodeclaim, context), written)
+        in_threads(partial(_write_nodeclaim, context), written)
         for claim, _ in written:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
         written.clear()
@@ -210,7 +211,7 @@ def _register_all(
         names_in_group = [node.metadata.name for _, node in group]
         pods = {name: unwritten.pop(name) for name in names_in_group if name in unwritten}
         _nominate(context, pods)
-        nodes = parallel.each(partial(_write_node, context, released), group)
+        nodes = in_threads(partial(_write_node, context, released), group)
         written += [pair for pair in nodes if pair is not None]
         # Again at once, before other pods take the room of those that lost their nomination meanwhile.
         _write_nominations(context, {name: pods[name] for name in pods if name in released})
@@ -292,7 +293,7 @@ def _write_nominations(context: ReconcileContext, by_node: Mapping[str, Sequence
         pod, node = pod_and_node
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
 
-    parallel.each(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
+    in_threads(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
 
 
 def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
@@ -301,7 +302,7 @@ def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
     def clear(pod: Pod) -> None:
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, None))
 
-    parallel.each(clear, pods)
+    in_threads(clear, pods)
     for pod in pods:
         context.logger.info("Cleared a nomination", extra={"pod": pod.key, "node": pod.status.nominated_node_name})
 

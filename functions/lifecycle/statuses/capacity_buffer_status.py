@@ -25,7 +25,7 @@ from shared.cluster import resources, writes
 from shared.disruption.simulated_scheduling import initialized_node_names
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.resolved_node_pools import resolve_node_pools
 from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers

@@ -18,7 +18,7 @@ from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.resolved_node_pools import resolve_node_pools
 

@@ -1,5 +1,6 @@
 """Validation of an EC2NodeClass: selector terms, AMI family, role, tags, block devices, kubelet and metadata settings.
 
+Fields that Tenon doesn't know are invalid, too.
 What the terms select is known only when they are resolved on AWS. The limits of volumes are EC2's (API reference,
 ``EbsBlockDevice``): an error here is a condition, an error at launch is a failed CreateFleet for every pod.
 """
@@ -8,7 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import inspect
 
 from shared.api import labels
 from shared.api.nodeclass import (
@@ -56,6 +60,8 @@ _MAX_TAG_VALUE = 256
 
 _RESERVED_TAGS = frozenset({labels.NODEPOOL, labels.NODECLAIM_TAG, labels.NODECLASS, labels.PROVISIONER_NAME})
 _RESERVED_PREFIXES = ("kubernetes.io/cluster/", "karpenter.sh/managed-by", "eks:", "aws:", labels.OWN_PREFIX)
+_NO_VALUE: tuple[object, ...] = (None, False, 0, "", [], {})
+"""Values of an unknown field that ask for nothing."""
 _PERCENT = re.compile(r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%")
 
 
@@ -297,3 +303,53 @@ def _image_gc(path: str, kubelet: Kubelet) -> Iterator[str]:
     yield from fields.within(f"{path}.imageGCLowThresholdPercent", low, 0, 100)
     if high is not None and low is not None and high <= low:
         yield f"{path}.imageGCHighThresholdPercent: {high} is not allowed; allowed is more than the low one, {low}"
+
+
+# --- fields that Tenon doesn't know ---
+
+
+def unknown_fields(value: Mapping[str, Any], kind: type, path: str) -> Iterator[str]:
+    """A problem for each field below ``path`` that the struct of the whole object doesn't have.
+
+    Such fields are of a newer Karpenter, whose definitions may be installed. A node that is launched without what one
+    asks for would be another one than the user wrote. A value that means the same as none (false, 0, empty) is no
+    obstacle. Pools may have unknown fields: manifests still have those of old versions, which the API server drops.
+    """
+    yield from _unknown(value.get(path), _fields(kind)[path], path)
+
+
+def _unknown(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    match kind:
+        case inspect.Metadata(type=inner):
+            yield from _unknown(value, inner, path)
+        case inspect.UnionType(types=types):
+            for each in types:
+                yield from _unknown(value, each, path)
+        case inspect.ListType(item_type=item) if isinstance(value, list):
+            for i, each in enumerate(value):
+                yield from _unknown(each, item, f"{path}[{i}]")
+        case inspect.StructType(cls=cls) if isinstance(value, dict):
+            yield from _unknown_of_struct(value, _fields(cls), path)
+
+
+def _unknown_of_struct(value: Mapping[str, object], known: Mapping[str, inspect.Type], path: str) -> Iterator[str]:
+    for name, inner in value.items():
+        if name in known:
+            yield from _unknown(inner, known[name], f"{path}.{name}")
+        elif not _is_nothing(inner):
+            yield f"{path}.{name}: this field is not supported; nodes would be launched without it"
+
+
+def _is_nothing(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(_is_nothing(inner) for inner in value.values())
+    return value in _NO_VALUE
+
+
+@cache
+def _fields(cls: type) -> dict[str, inspect.Type]:
+    """The types of a struct's fields by their names in JSON."""
+    info = inspect.type_info(cls)
+    if not isinstance(info, inspect.StructType):
+        raise TypeError(f"{cls} is not a struct")
+    return {field.encode_name: field.type for field in info.fields}

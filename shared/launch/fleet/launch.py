@@ -24,8 +24,8 @@ from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason, condition
 from shared.api.spot import CAPACITY_OPTIMIZED
-from shared.base import parallel
 from shared.base.aws import error_code
+from shared.base.runtime import in_threads
 from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances
@@ -144,7 +144,7 @@ def launch(
                 partial_launches=partial_launches,
             )
         )
-    launched = parallel.each(_LaunchGroup.launch, launch_groups, sequential_limit=1)
+    launched = in_threads(_LaunchGroup.launch, launch_groups, sequential_limit=1)
     results = {result.claim_name: result for group_results in launched for result in group_results}
     return tuple(results[r.claim.name] for r in requests)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench import consolidation as sample
-from shared.instance_types.instance_type_cache import Adjustment, InstanceTypeCache
+from shared.instance_types.provider import Adjustment, InstanceTypeCache
 from shared.instance_types.withheld_offerings import spot_above, zones
 
 TYPES = sample.instance_types()

@@ -28,9 +28,8 @@ from shared.api.nodeclass import (
 from shared.base.blobs import MalformedBlobError
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import FORM, Hardware, InstanceTypeCatalog
-from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.pricing import estimated_on_demand_price
-from shared.instance_types.provider import build_instance_types, list_instance_types
+from shared.instance_types.provider import InstanceTypeCache, build_instance_types, list_instance_types
 
 if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType, OfferingKey

@@ -15,7 +15,6 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodepool import NodeClaimTemplate, NodeClassRef, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.overlays import (
     OverlaidPools,
     apply_overlays,
@@ -24,6 +23,7 @@ from shared.instance_types.overlays import (
     overlaid_price,
     ready_overlays,
 )
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.fleet.overrides import offering_labels
 from shared.launch.resolved_node_pools import with_overlays
 from tests.unit.instance_types.node_overlays import overlay

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from bench import consolidation as sample
 from shared.api import labels
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.instance_types.instance_type_cache import InstanceTypeCache
 from shared.instance_types.interruption_rates import DEFAULT_RATE, rate
+from shared.instance_types.provider import InstanceTypeCache
 from shared.instance_types.spot_risk import RESTART_HOURS, price_factor, spot_risk
 from shared.instance_types.withheld_offerings import spot_above
 from shared.scheduling.decision import Problem

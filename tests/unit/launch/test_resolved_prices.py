@@ -21,7 +21,7 @@ from shared.api.nodeclass import (
     ResolvedSubnet,
 )
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.resolved_node_pools import resolve_node_pools
 from shared.snapshot import Snapshot

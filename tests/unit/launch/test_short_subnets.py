@@ -16,7 +16,7 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.instance_types.instance_type_cache import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.node_class.free_addresses import NODE_ADDRESSES, ShortSubnet, node_addresses, short_zones
 from shared.launch.resolved_node_pools import resolve_node_pools

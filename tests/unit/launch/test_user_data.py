@@ -11,8 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.ami_family import bottlerocket, mime
-from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap, UserDataError, registrable
+from shared.ami_family import bottlerocket
+from shared.ami_family.bootstrap import (
+    SHELL,
+    UNREGISTERED,
+    Bootstrap,
+    Part,
+    UserDataError,
+    parse_mime,
+    registrable,
+    write_mime,
+)
 from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
@@ -82,7 +91,7 @@ def test_al2023_gets_its_cluster_kubelet_labels_and_taints() -> None:
     [
         ("#!/bin/bash\necho hello", ["text/x-shellscript"]),
         ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}", ["application/node.eks.aws"]),
-        (mime.write([mime.Part(mime.SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
+        (write_mime([Part(SHELL, "#!/bin/sh\n: --// :")]), ["text/x-shellscript"]),
     ],
 )
 def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]) -> None:
@@ -184,5 +193,5 @@ def test_labels_that_a_kubelet_may_not_set_are_left_to_registration() -> None:
     )
 )
 def test_an_archive_comes_back_as_it_was_written(texts: list[str]) -> None:
-    written = mime.write([mime.Part(mime.SHELL, f"#!/bin/sh\n{text}") for text in texts])
-    assert [p.text.rstrip("\n") for p in mime.parse(written)] == [f"#!/bin/sh\n{text}" for text in texts]
+    written = write_mime([Part(SHELL, f"#!/bin/sh\n{text}") for text in texts])
+    assert [p.text.rstrip("\n") for p in parse_mime(written)] == [f"#!/bin/sh\n{text}" for text in texts]

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.batcher import MAX_BACKOFF, Batcher
-from relay.publisher import MAX_BYTES, MAX_ENTRIES, entries, put_events_batches
+from relay.batcher import MAX_BACKOFF, MAX_BYTES, MAX_ENTRIES, Batcher, entries, put_events_batches
 from shared.base import hints
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
