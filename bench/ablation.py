@@ -123,9 +123,9 @@ PASSES = (
     ),
     Pass(
         name="option sets without dominated options",
-        at=f"{_SOLVER}.option_sets:undominated",
+        at=f"{_SOLVER}.packing:undominated",
         identity=_all_by_price,
-        code=(f"{_SOLVER}.option_sets:OptionSets._undominated",),
+        code=(f"{_SOLVER}.packing:OptionSets._undominated",),
     ),
     Pass(
         name="plans: preferred domains",

@@ -260,15 +260,12 @@ class PodStatus(Struct):
 
 def _counted_spec(spec: PodSpec, status: PodStatus) -> PodSpec:
     """The spec with the requests that count for the pod's node; the same object if nothing is being resized."""
-    pending = next((c for c in status.conditions if c.type == RESIZE_PENDING and c.status == "True"), None)
-    is_infeasible = pending is not None and pending.reason == INFEASIBLE
-    containers = counted_containers(spec.containers, status.container_statuses, is_infeasible=is_infeasible)
-    init = counted_containers(spec.init_containers, status.init_container_statuses, is_infeasible=is_infeasible)
+    stuck = any((c.type, c.status, c.reason) == (RESIZE_PENDING, "True", INFEASIBLE) for c in status.conditions)
+    containers = counted_containers(spec.containers, status.container_statuses, is_infeasible=stuck)
+    init = counted_containers(spec.init_containers, status.init_container_statuses, is_infeasible=stuck)
     resources = spec.resources
     if resources is not None and status.resources is not None:
-        resources = counted_pod_resources(
-            resources, status.resources, status.allocated_resources, is_infeasible=is_infeasible
-        )
+        resources = counted_pod_resources(resources, status.resources, status.allocated_resources, is_infeasible=stuck)
     if containers is spec.containers and init is spec.init_containers and resources is spec.resources:
         return spec
     return replace(spec, containers=containers, init_containers=init, resources=resources)
@@ -285,8 +282,10 @@ class Pod(Struct):
 
     def __post_init__(self) -> None:
         status = self.status
-        if status.container_statuses or status.init_container_statuses or status.resources is not None:
+        statuses = [*status.container_statuses, *status.init_container_statuses]
+        if status.resources is not None or any(container.resources is not None for container in statuses):
             force_setattr(self, "spec", _counted_spec(self.spec, status))
+        if statuses or status.resources is not None:
             read = replace(status, container_statuses=[], init_container_statuses=[])
             force_setattr(self, "status", replace(read, resources=None, allocated_resources={}))
 

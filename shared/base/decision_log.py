@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import dynamodb_rows
+from shared.base import aws
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,12 +59,12 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
 
 
 def put_all(dynamodb: DynamoDBClient, table: str, entries: Iterable[DecisionRecord]) -> None:
-    """Write decisions, as :func:`shared.base.dynamodb_rows.put_all` does.
+    """Write decisions, as :func:`shared.base.aws.put_rows` does.
 
     Raises:
         ClientError: DynamoDB failed.
     """
-    dynamodb_rows.put_all(dynamodb, table, map(_item, entries))
+    aws.put_rows(dynamodb, table, map(_item, entries))
 
 
 def _item(entry: DecisionRecord) -> dict[str, AttributeValueTypeDef]:

@@ -119,7 +119,6 @@ class EC2CloudProvider(Struct, kw_only=True):
         Raises:
             ClientError: DynamoDB failed, or the cluster can't be described.
         """
-        from shared.base.dynamodb_rows import unexpired_items
         from shared.instance_types import interruption_rates, unavailable_offerings
         from shared.launch.fleet import errors
         from shared.launch.fleet.launch import PartialLaunches, launch
@@ -127,7 +126,7 @@ class EC2CloudProvider(Struct, kw_only=True):
 
         dynamodb = self.clients.dynamodb()
         rate_limiter = RateLimiter(dynamodb, self.table_name)
-        interrupted = [*unexpired_items(dynamodb, self.table_name, interruption_rates.PARTITION, now=now)]
+        interrupted = [*aws.unexpired_rows(dynamodb, self.table_name, interruption_rates.PARTITION, now=now)]
         results = launch(
             requests,
             clients=self.clients,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import dynamodb_rows
+from shared.base import aws
 from shared.base.struct import Struct
 from shared.instance_types import interruption_rates, unavailable_offerings
 from shared.launch import boot_failures
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.base.dynamodb_rows import Row
+    from shared.base.aws import Row
     from shared.commitments.commitment import Commitments
     from shared.instance_types.instance_type import OfferingKey
     from shared.instance_types.interruption_rates import Pool
@@ -75,7 +75,7 @@ def read(
     Raises:
         ClientError: DynamoDB failed.
     """
-    rows = partial(dynamodb_rows.unexpired_items, dynamodb, table, now=now)
+    rows = partial(aws.unexpired_rows, dynamodb, table, now=now)
     marked = [*rows(unavailable_offerings.PARTITION, consistent=True)]
     failed = [*rows(boot_failures.PARTITION, consistent=True)]
     interrupted = _or_none(rows(interruption_rates.PARTITION))

@@ -27,9 +27,8 @@ from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable, withheld_offerings
 from shared.instance_types.instance_type import met
 from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels_of
-from shared.instance_types.provider import list_instance_types
+from shared.instance_types.provider import list_instance_types, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import spot_risk
-from shared.instance_types.volume_price import volume_gib, volume_price, with_volumes
 from shared.launch import boot_failures
 from shared.launch.node_class.free_addresses import short_zones
 from shared.launch.node_class.status import resolve

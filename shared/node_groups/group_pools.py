@@ -27,7 +27,7 @@ from shared.api.nodepool import (
 from shared.api.quantity import NODES, format_resources
 from shared.base.struct import Struct
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.instance_types.volume_price import volume_price
+from shared.instance_types.provider import volume_price
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

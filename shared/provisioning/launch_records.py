@@ -155,16 +155,17 @@ def report_events(scheduled: Round, recorder: Recorder, logger: Logger) -> None:
     Where nodes are launched, also on the DaemonSets that they keep no room for.
     """
     _report_pools(scheduled, recorder, logger)
-    if scheduled.decision.new_node_claims and may_be_ignored(scheduled.snapshot):
+    snapshot = scheduled.snapshot
+    if scheduled.decision.new_node_claims and snapshot.daemon_sets and may_be_ignored(snapshot):
         # Imported here: in most clusters, no DaemonSet is ignored.
         from shared.scheduling.state.ignored_daemonsets import ignored_daemon_sets  # noqa: PLC0415
 
-        for ref, message in ignored_daemon_sets(scheduled.snapshot, scheduled.resolved_pools.instance_types):
+        for ref, message in ignored_daemon_sets(snapshot, scheduled.resolved_pools.instance_types):
             recorder.record(ref, "Warning", "DaemonSetIgnored", message)
     # Not on pods that still run on a leaving node.
     errors = {**scheduled.recently_unavailable, **scheduled.decision.pod_errors}
     grown_for = {pod: scale_up.message for scale_up in scheduled.scale_ups for pod in scale_up.pods}
-    pods = {p.key: p for p in scheduled.snapshot.pods if not p.spec.node_name} if errors or grown_for else {}
+    pods = {p.key: p for p in snapshot.pods if not p.spec.node_name} if errors or grown_for else {}
     for key, error in sorted(errors.items())[:_MAX_EVENTS]:
         if key in pods:
             _record_unschedulable(pods[key], error, recorder)

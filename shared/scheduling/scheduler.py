@@ -56,7 +56,7 @@ def schedule(problem: Problem) -> Decision:
     """
     started = time.perf_counter()  # for stats only, which are no part of the decision
     snapshot = problem.snapshot
-    daemons = daemon_set_pods(snapshot)
+    daemons = daemon_set_pods(snapshot) if snapshot.daemon_sets else ()
     state_nodes = build_state_nodes(snapshot, problem.instance_types, problem.leaving)
     pods = {pod.key: pod for pod in _pods_without_node(problem, state_nodes.leaving | problem.leaving)}
     requested = {key for key in pods if problem.pods is None or key in problem.pods}

@@ -12,8 +12,8 @@ from shared.base.struct import Struct
 from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.fit import Item, set_worth
 from shared.scheduling.solver.growing_bins import GrowingBins
+from shared.scheduling.solver.pending_groups import relax
 from shared.scheduling.state.launch_options import NodePoolWeights
-from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from shared.scheduling.solver.bins import Bins
     from shared.scheduling.solver.domain_assignment import DomainChoice
     from shared.scheduling.solver.existing_capacity import ExistingCapacity
-    from shared.scheduling.solver.pending_groups import PendingGroup, PendingGroups
+    from shared.scheduling.solver.pending_groups import PendingGroup, PendingGroups, Preferences
     from shared.scheduling.topology.feasibility import FeasibilityChecker
-    from shared.scheduling.topology.preferences import Preferences
     from shared.scheduling.topology.topology import Topology
 
     Ints = NDArray[np.int64]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.solver.bins import Bin, Bins
     from shared.scheduling.solver.fit import Lot
-    from shared.scheduling.solver.option_sets import OptionSets
+    from shared.scheduling.solver.packing import OptionSets
     from shared.scheduling.solver.repacking import Repacking
     from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.topology.feasibility import Feasibility

@@ -20,16 +20,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from shared.api.labels import ZONE
+from shared.scheduling.solver.bins import release_sizes, reserve_sizes
 from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.first_fit import FirstFit
 from shared.scheduling.solver.fit import set_worth
 from shared.scheduling.solver.local_search import LocalSearch
-from shared.scheduling.solver.pending_groups import PendingGroup
+from shared.scheduling.solver.pending_groups import PendingGroup, relax
 from shared.scheduling.solver.plan import Plan
-from shared.scheduling.solver.reserved_sizes import release_sizes, reserve_sizes
 from shared.scheduling.solver.unscheduled_pods import remove_excess_pods, schedule_first_by_name
 from shared.scheduling.state.launch_options import NodePoolWeights
-from shared.scheduling.topology.preferences import relax
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

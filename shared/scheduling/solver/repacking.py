@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.solver.bins import Bins
     from shared.scheduling.solver.fit import Lot
-    from shared.scheduling.solver.option_sets import OptionSet, OptionSets
+    from shared.scheduling.solver.packing import OptionSet, OptionSets
     from shared.scheduling.state.launch_options import LaunchOptions
     from shared.scheduling.topology.feasibility import Feasibility
 

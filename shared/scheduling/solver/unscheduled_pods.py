@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.scheduling.rules.requirements import signature
-from shared.scheduling.solver.pending_groups import PendingGroup
+from shared.scheduling.solver.pending_groups import PendingGroup, all_preferences
 from shared.scheduling.topology.feasibility import tolerations_key
-from shared.scheduling.topology.preferences import all_preferences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -84,12 +84,12 @@ def daemon_set_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     requests, whichever is more: webhooks and autoscalers change requests too, and a node that is too small for its
     DaemonSets is launched for nothing.
     """
-    return _read(snapshot).pods if snapshot.daemon_sets else ()
+    return _read(snapshot).pods
 
 
 def unreadable_daemon_sets(snapshot: Snapshot) -> Mapping[ObjectRef, str]:
     """Why DaemonSets are skipped by :func:`daemon_set_pods`."""
-    return _read(snapshot).unreadable if snapshot.daemon_sets else {}
+    return _read(snapshot).unreadable
 
 
 def may_be_ignored(snapshot: Snapshot) -> bool:

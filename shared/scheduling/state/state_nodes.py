@@ -169,7 +169,7 @@ class _PresentNodes:
         self.nodes: list[_PresentNode] = []
         self.usage: dict[str, Resources] = {}
         self.node_counts: dict[str, int] = {}
-        self._daemons = daemon_set_pods(snapshot)
+        self._daemons = daemon_set_pods(snapshot) if snapshot.daemon_sets else ()
         self._requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
         self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
         self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}

@@ -19,9 +19,8 @@ from shared.api.nodeclass import (
     EC2NodeClassSpec,
 )
 from shared.instance_types.instance_type import InstanceType, Offering
-from shared.instance_types.provider import InstanceTypeCache
+from shared.instance_types.provider import InstanceTypeCache, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import price_factor, spot_risk
-from shared.instance_types.volume_price import volume_gib, volume_price, with_volumes
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import Snapshot
