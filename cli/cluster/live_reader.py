@@ -43,8 +43,8 @@ from shared.disruption.load_history import InvalidHistoryError, LoadHistory
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.refresh import refresh
-from shared.launch import launch_conditions
-from shared.launch.launch_conditions import CommitmentUse
+from shared.launch.ec2_cloud_provider import read_conditions
+from shared.launch.resolved_node_pools import CommitmentUse
 from shared.node_groups import stored_options
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def _offerings(
     if commitments is not None:
         share = deployment.commitments.commitment_share
         use = CommitmentUse(commitments=commitments, cluster=cluster, share=share)
-    conditions = launch_conditions.read(aws.dynamodb(), deployment.table, commitments=use, now=now)
+    conditions = read_conditions(aws.dynamodb(), deployment.table, commitments=use, now=now)
     return CatalogOfferings(raw=raw, conditions=conditions)
 
 

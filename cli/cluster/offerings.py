@@ -19,8 +19,7 @@ from shared.api.pause import paused_pools
 from shared.base import runtime
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
-from shared.launch.resolved_node_pools import resolve_node_pools, with_overlays
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools, with_overlays
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -19,9 +19,8 @@ from shared.base.plurals import plural
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.node_class.status import NodeClassResolver
-from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
+from shared.launch.resolved_node_pools import LaunchConditions, current_node_classes, resolve_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,10 @@ The rooms behind it are imported when a method needs them: a function that only 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.labels import PAUSED
 from shared.base import aws, runtime
@@ -14,10 +17,13 @@ from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from mypy_boto3_dynamodb import DynamoDBClient
+
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.aws import Row
     from shared.base.runtime import Runtime
     from shared.base.settings import LaunchSettings
     from shared.cloud_provider import (
@@ -34,8 +40,8 @@ if TYPE_CHECKING:
     from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.clients import LaunchClients
-    from shared.launch.launch_conditions import CommitmentUse
     from shared.launch.node_class.status import NodeClassResolver
+    from shared.launch.resolved_node_pools import CommitmentUse, LaunchConditions
     from shared.snapshot import Snapshot
 
 
@@ -92,12 +98,11 @@ class EC2CloudProvider(Struct, kw_only=True):
             ClientError: AWS failed or throttled.
         """
         from shared.instance_types.provider import InstanceTypeCache
-        from shared.launch import launch_conditions
         from shared.launch.resolved_node_pools import current_node_classes, resolve_node_pools
 
         if self.catalog is None:
             raise CatalogMissingError("the cloud provider was given no catalog")
-        conditions = launch_conditions.read(
+        conditions = read_conditions(
             self.clients.dynamodb(),
             self.table_name,
             commitments=self._commitment_use(now),
@@ -191,7 +196,7 @@ class EC2CloudProvider(Struct, kw_only=True):
     def _commitment_use(self, now: datetime) -> CommitmentUse | None:
         if self.commitments is None:
             return None
-        from shared.launch.launch_conditions import CommitmentUse
+        from shared.launch.resolved_node_pools import CommitmentUse
 
         return CommitmentUse(
             commitments=self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
@@ -211,3 +216,53 @@ class EC2CloudProvider(Struct, kw_only=True):
         from shared.cluster.connect import describe
 
         return describe(self.clients.eks(), self.cluster_name)
+
+
+def read_conditions(
+    dynamodb: DynamoDBClient,
+    table: str,
+    *,
+    commitments: CommitmentUse | None,
+    now: datetime,
+    only_recently_unavailable: bool = False,
+) -> LaunchConditions:
+    """The conditions of launches that the table keeps now, with these ``commitments``.
+
+    They are in rows, a partition for each kind; mostly there are none.
+
+    ``only_recently_unavailable``: for pods without another choice. Offerings that had no capacity are tried again after
+    a minute, and zones with few free addresses too: EC2 decides.
+
+    Raises:
+        ClientError: DynamoDB failed.
+    """
+    from shared.instance_types import interruption_rates, unavailable_offerings
+    from shared.launch import boot_failures
+    from shared.launch.node_class import free_addresses
+    from shared.launch.resolved_node_pools import LaunchConditions
+
+    rows = partial(aws.unexpired_rows, dynamodb, table, now=now)
+    marked = [*rows(unavailable_offerings.PARTITION, consistent=True)]
+    failed = [*rows(boot_failures.PARTITION, consistent=True)]
+    interrupted = _or_none(rows(interruption_rates.PARTITION))
+    short = [] if only_recently_unavailable else _or_none(rows(free_addresses.PARTITION))
+    marked_at = unavailable_offerings.marked_at(marked) if marked else {}
+    return LaunchConditions(
+        unavailable=frozenset(
+            offering
+            for offering, at in marked_at.items()
+            if not only_recently_unavailable or now - at < unavailable_offerings.RETRY_AFTER
+        ),
+        short_subnets=free_addresses.remembered(short) if short else (),
+        interruption_rates=interruption_rates.rates(interrupted, now=now) if interrupted else {},
+        boot_failures=boot_failures.failures_of(failed) if failed else {},
+        commitments=commitments,
+    )
+
+
+def _or_none(rows: Iterable[Row]) -> list[Row]:
+    """The rows; none if they can't be read: decisions continue with the default rate, and offer every zone."""
+    try:
+        return [*rows]
+    except (ClientError, BotoCoreError):
+        return []

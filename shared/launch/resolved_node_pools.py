@@ -41,12 +41,45 @@ if TYPE_CHECKING:
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
     from shared.api.nodepool import NodePool
+    from shared.commitments.commitment import Commitments
     from shared.instance_types.catalog import InstanceTypeCatalog
-    from shared.instance_types.instance_type import InstanceType
+    from shared.instance_types.instance_type import InstanceType, OfferingKey
+    from shared.instance_types.interruption_rates import Pool
     from shared.instance_types.provider import Adjustment, InstanceTypeCache
-    from shared.launch.launch_conditions import LaunchConditions
+    from shared.launch.boot_failures import BootFailure
+    from shared.launch.node_class.free_addresses import ShortSubnet
     from shared.launch.node_class.status import NodeClassResolver
     from shared.snapshot import Snapshot
+
+
+class CommitmentUse(Struct, kw_only=True):
+    """The account's active commitments, and the ``cluster`` that may use its ``share`` of what is unused.
+
+    The share is 0 to 1; None: by the cluster's part of the running instances.
+    """
+
+    commitments: Commitments
+    cluster: str
+    share: float | None = None
+
+
+class LaunchConditions(Struct, kw_only=True):
+    """What keeps instances from being launched now, or changes what they cost; by default there is nothing.
+
+    It is what launches and interruptions of this cluster have shown, and the account's commitments. NodeOverlays are in
+    the snapshot, and capacity reservations in the status of node classes.
+
+    ``unavailable`` offerings had no capacity. ``short_subnets`` have too few free addresses for a node: their zones
+    aren't offered to NodePools that have others. ``interruption_rates`` are by spot pool, where they differ from the
+    default: they raise the effective price. ``boot_failures``, by NodePool and node class, are of machines that died at
+    boot. ``commitments`` lower prices; None: they don't count.
+    """
+
+    unavailable: frozenset[OfferingKey] = frozenset()
+    short_subnets: tuple[ShortSubnet, ...] = ()
+    interruption_rates: Mapping[Pool, float] = {}
+    boot_failures: Mapping[tuple[str, str], BootFailure] = {}
+    commitments: CommitmentUse | None = None
 
 
 def resolve_node_pools(

@@ -26,8 +26,7 @@ from shared.disruption.simulated_scheduling import initialized_node_names
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
-from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes

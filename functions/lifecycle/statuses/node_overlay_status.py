@@ -19,8 +19,7 @@ from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
-from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

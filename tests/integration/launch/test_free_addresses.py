@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from shared.base import aws, runtime
-from shared.launch import launch_conditions
+from shared.launch.ec2_cloud_provider import read_conditions
 from shared.launch.node_class.free_addresses import TTL, ShortSubnet, remember, short_subnets
 
 Account = Any
@@ -32,6 +32,6 @@ def test_short_subnets_are_forgotten_unless_they_are_repeated(table: str) -> Non
     now = runtime.current().now()
     short = ShortSubnet(id="subnet-1", zone="us-east-1a", free_addresses=0)
     remember(aws.dynamodb(), table, [short], now=now)
-    in_time = launch_conditions.read(aws.dynamodb(), table, commitments=None, now=now + TTL - timedelta(seconds=1))
+    in_time = read_conditions(aws.dynamodb(), table, commitments=None, now=now + TTL - timedelta(seconds=1))
     assert in_time.short_subnets == (short,)
-    assert launch_conditions.read(aws.dynamodb(), table, commitments=None, now=now + TTL).short_subnets == ()
+    assert read_conditions(aws.dynamodb(), table, commitments=None, now=now + TTL).short_subnets == ()

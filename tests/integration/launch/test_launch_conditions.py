@@ -9,9 +9,10 @@ from botocore.exceptions import ClientError
 
 from shared.base import aws, runtime
 from shared.instance_types import interruption_rates, unavailable_offerings
-from shared.launch import boot_failures, launch_conditions
-from shared.launch.launch_conditions import LaunchConditions
+from shared.launch import boot_failures
+from shared.launch.ec2_cloud_provider import read_conditions
 from shared.launch.node_class import free_addresses
+from shared.launch.resolved_node_pools import LaunchConditions
 
 
 def _refuse(partition: str) -> None:
@@ -23,14 +24,14 @@ def _refuse(partition: str) -> None:
 
 
 def test_without_rows_there_are_no_conditions(table: str) -> None:
-    read = launch_conditions.read(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+    read = read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
     assert read == LaunchConditions()
 
 
 @pytest.mark.parametrize("partition", [interruption_rates.PARTITION, free_addresses.PARTITION])
 def test_rates_and_short_subnets_that_cannot_be_read_are_none(table: str, partition: str) -> None:
     _refuse(partition)
-    read = launch_conditions.read(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+    read = read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
     assert read == LaunchConditions()
 
 
@@ -38,4 +39,4 @@ def test_rates_and_short_subnets_that_cannot_be_read_are_none(table: str, partit
 def test_what_failed_must_be_readable(table: str, partition: str) -> None:
     _refuse(partition)
     with pytest.raises(ClientError):
-        launch_conditions.read(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+        read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())

@@ -22,8 +22,7 @@ from shared.api.nodeclass import (
 )
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
-from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassStatus, Resolv
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.launch_conditions import LaunchConditions
 from shared.launch.node_class.free_addresses import NODE_ADDRESSES, ShortSubnet, node_addresses, short_zones
-from shared.launch.resolved_node_pools import resolve_node_pools
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
