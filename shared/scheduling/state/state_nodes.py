@@ -23,7 +23,7 @@ from shared.base.struct import Struct
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
-from shared.scheduling.state.daemonsets import daemon_set_pods
+from shared.scheduling.state.daemonsets import DaemonSetPod, daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import (
     LabelColumn,
     allowed_in,
@@ -118,7 +118,8 @@ def build_state_nodes(
 
     ``instance_types`` by NodePool serve NodeClaims that aren't launched yet, and nodes without a CSINode.
     """
-    present = snapshot.derive("present_nodes", lambda: _PresentNodes(snapshot))
+    daemons = daemon_set_pods(snapshot) if snapshot.daemon_sets else ()
+    present = snapshot.derive("present_nodes", lambda: _PresentNodes(snapshot, daemons))
     nodes = [p.node for p in present.nodes if not (p.is_leaving or p.is_disrupted) and p.names.isdisjoint(leaving)]
     leaving_nodes = frozenset(p.node.name for p in present.nodes if p.is_leaving or not p.names.isdisjoint(leaving))
     usage, node_counts = dict(present.usage), dict(present.node_counts)
@@ -165,11 +166,11 @@ class _PresentNode(Struct, eq=False):
 class _PresentNodes:
     """The nodes of a snapshot, their usage, and the NodeClaims that have none yet: the same in all simulations."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, daemons: Sequence[DaemonSetPod]) -> None:
         self.nodes: list[_PresentNode] = []
         self.usage: dict[str, Resources] = {}
         self.node_counts: dict[str, int] = {}
-        self._daemons = daemon_set_pods(snapshot) if snapshot.daemon_sets else ()
+        self._daemons = daemons
         self._requests: dict[bytes, tuple[Resources, frozenset[HostPort]]] = {}
         self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
         self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
