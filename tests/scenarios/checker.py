@@ -74,9 +74,20 @@ class Checker:
         """Record a host of the final state."""
         self._hosts.append(host)
 
+    def one_of_each(self, pods: list[Raw]) -> list[Raw]:
+        """The first of the pods that may run on the same nodes."""
+        first: dict[int | str, Raw] = {}
+        for pod in pods:
+            first.setdefault(self._scheduling_id(pod), pod)
+        return list(first.values())
+
+    def _scheduling_id(self, pod: Raw) -> int | str:
+        """Equal for pods that may run on the same nodes."""
+        return self.cluster.spec_id(pod) if not pod["spec"].get("volumes") else key_of(pod)
+
     def may_run(self, pod: Raw, labels: Raw, memo: tuple[object, ...]) -> bool:
         """As the cluster's; ``memo`` is equal for equal labels."""
-        key = (self.cluster.spec_id(pod) if not pod["spec"].get("volumes") else key_of(pod), memo)
+        key = (self._scheduling_id(pod), memo)
         if key not in self._may_run:
             self._may_run[key] = self.cluster.may_run(pod, labels)
         return self._may_run[key]
@@ -172,6 +183,10 @@ class _ClaimCheck:
         self._pods = [self._cluster.pods[k] for k in claim["pods"]]
         self._requirements = self._cluster.pool_requirements(self._cluster.pools[self._pool])
         self._variants = self._cluster.variants(claim)
+        self._labels = json.dumps(claim["labels"], sort_keys=True)
+        self._different_pods = checker.one_of_each(self._pods)
+        self._total = plus(*(requests(p["spec"]) for p in self._pods))
+        self._short: dict[tuple[str, tuple[int, ...]], list[str]] = {}
 
     def _say(self, text: str) -> None:
         self._checker.say(f"{self._name}: {text}")
@@ -213,31 +228,35 @@ class _ClaimCheck:
         return True
 
     def _every_variant_is_right(self) -> bool:
-        total = plus(*(requests(p["spec"]) for p in self._pods))
         used_ports = [ports_of(p["spec"]) for p in self._pods if ports_of(p["spec"])]
-        return all(self._variant_is_right(variant, total, used_ports) for variant in self._variants)
+        return all(self._variant_is_right(variant, used_ports) for variant in self._variants)
 
-    def _variant_is_right(self, variant: Variant, total: Counter[str], used_ports: list[HostPorts]) -> bool:
+    def _variant_is_right(self, variant: Variant, used_ports: list[HostPorts]) -> bool:
         name, labels, _ = variant
         offering = (name, labels[ZONE], labels[CAPACITY_TYPE])
         if not all(expression(r, labels) for r in self._requirements):
             self._say(f"{offering} is not allowed by the pool")
             return False
-        size, overhead = self._cluster.sizes(name)
-        load, ports = self._cluster.daemon_load(labels, self._taints, size)
-        need = plus(total, load)
-        short = [resource for resource, v in need.items() if v > size[resource] - overhead[resource] and v > 0]
-        if short:
+        daemons = self._cluster.daemons_on(labels, self._taints, self._cluster.sizes(name)[0])
+        if short := self._too_small_in(name, daemons):
             self._say(f"{offering} is too small in {short}")
             return False
-        if any(ports_conflict(ports, used) for used in used_ports):
+        if any(ports_conflict(self._cluster.load_of(daemons)[1], used) for used in used_ports):
             self._say(f"a host port conflicts with a DaemonSet's on {offering}")
-        memo = (self._pool, json.dumps(self._claim["labels"], sort_keys=True), *offering)
-        for pod in self._pods:
+        memo = (self._pool, self._labels, *offering)
+        for pod in self._different_pods:
             if not self._checker.may_run(pod, labels, memo):
                 self._say(f"{key_of(pod)} may not run on {offering}")
                 return False
         return True
+
+    def _too_small_in(self, name: str, daemons: tuple[int, ...]) -> list[str]:
+        """The resources of which a type has too few for the pods and these DaemonSets."""
+        if (name, daemons) not in self._short:
+            size, overhead = self._cluster.sizes(name)
+            need = plus(self._total, self._cluster.load_of(daemons)[0])
+            self._short[name, daemons] = [r for r, v in need.items() if v > size[r] - overhead[r] and v > 0]
+        return self._short[name, daemons]
 
     def _check_host_ports(self) -> None:
         used = [ports_of(p["spec"]) for p in self._pods if ports_of(p["spec"])]
@@ -261,8 +280,7 @@ def check(document: Raw, decision: Raw) -> list[str]:
     return Checker(document, decision).check()
 
 
-def preferences_met(document: Raw, decision: Raw) -> int:
-    """How many preferences of pods hold."""
+def violations_and_preferences(document: Raw, decision: Raw) -> tuple[list[str], int]:
+    """Every rule that the decision breaks, and how many preferences of pods hold."""
     checker = Checker(document, decision)
-    checker.check()
-    return checker.preferences_met()
+    return checker.check(), checker.preferences_met()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.scenarios.kubernetes_rules import (
     CAPACITY_TYPE,
@@ -28,6 +27,9 @@ from tests.scenarios.kubernetes_rules import (
     selector_matches,
 )
 
+if TYPE_CHECKING:
+    from collections import Counter
+
 _SCHEDULING_FIELDS = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
 Variant = tuple[str, Raw, float]
 """A type, its node's labels and its price: one of the nodes that a claim may come up as."""
@@ -40,6 +42,10 @@ def _terms_of_volume(volume: Raw) -> list[list[Raw]]:
     zones = [{"key": k, "operator": "In", "values": labels[k].split("__")} for k in labels if canonical(k) == ZONE]
     terms = [t.get("matchExpressions") or [] for t in required.get("nodeSelectorTerms") or []]
     return [[*term, *zones] for term in terms] or ([zones] if zones else [])
+
+
+def _lacks_device(needed: Counter[str], size: Counter[str]) -> bool:
+    return any(v and "/" in resource and not size[resource] for resource, v in needed.items())
 
 
 class Cluster:
@@ -72,6 +78,9 @@ class Cluster:
         }
         self._spec_ids: dict[str, int] = {}
         self._ids: dict[int, int] = {}
+        self._variants: dict[str, list[Variant]] = {}
+        self._daemon_specs = [d["spec"]["template"]["spec"] for d in self.daemons]
+        self._daemon_requests = [requests(spec) for spec in self._daemon_specs]
 
     def _by_name(self, kind: str) -> dict[str, Raw]:
         return {obj["metadata"]["name"]: obj for obj in self._objects.get(kind, [])}
@@ -126,6 +135,13 @@ class Cluster:
 
     def variants(self, claim: Raw) -> list[Variant]:
         """Every node as which the claim may come up."""
+        fields = ("nodePool", "labels", "instanceTypes", "requirements")
+        text = json.dumps([claim[field] for field in fields], sort_keys=True)
+        if text not in self._variants:
+            self._variants[text] = self._variants_of(claim)
+        return self._variants[text]
+
+    def _variants_of(self, claim: Raw) -> list[Variant]:
         own = {**self.pool_labels(claim["nodePool"]), **claim["labels"]}
         own["karpenter.sh/nodepool"] = claim["nodePool"]
         variants = []
@@ -144,17 +160,23 @@ class Cluster:
 
         ``size`` is that of a new node: the pod of a DaemonSet whose device it doesn't have stays pending.
         """
-        total: Counter[str] = Counter()
-        ports: HostPorts = []
-        for daemon in self.daemons:
-            spec = daemon["spec"]["template"]["spec"]
-            lacking = size is not None and any(
-                v and "/" in resource and not size[resource] for resource, v in requests(spec).items()
-            )
-            if node_affinity_matches(spec, labels) and not repelled(spec, taints) and not lacking:
-                total = plus(total, requests(spec))
-                ports += ports_of(spec)
-        return total, ports
+        return self.load_of(self.daemons_on(labels, taints, size))
+
+    def daemons_on(self, labels: Raw, taints: list[Raw], size: Counter[str] | None = None) -> tuple[int, ...]:
+        """The indices of the DaemonSets that run on a node."""
+        return tuple(
+            index
+            for index, spec in enumerate(self._daemon_specs)
+            if node_affinity_matches(spec, labels)
+            and not repelled(spec, taints)
+            and not (size is not None and _lacks_device(self._daemon_requests[index], size))
+        )
+
+    @cache  # noqa: B019 (a cluster lives as long as its check)
+    def load_of(self, daemons: tuple[int, ...]) -> tuple[Counter[str], HostPorts]:
+        """Requests and host ports of DaemonSets by their indices."""
+        total = plus(*(self._daemon_requests[index] for index in daemons))
+        return total, [port for index in daemons for port in ports_of(self._daemon_specs[index])]
 
     # --- volumes ---
 

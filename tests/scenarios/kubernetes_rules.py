@@ -35,9 +35,10 @@ def canonical(key: str) -> str:
 
 
 @cache
-def amount(text: str) -> Fraction:
+def amount(text: str) -> Fraction | int:
     digits = text.rstrip("kKMGTim")
-    return Fraction(digits) * Fraction(SUFFIXES[text[len(digits) :]])
+    exact = Fraction(digits) * Fraction(SUFFIXES[text[len(digits) :]])
+    return exact.numerator if exact.denominator == 1 else exact
 
 
 def amounts(raw: Raw | None) -> Counter[str]:

@@ -42,8 +42,8 @@ class Outcome:
 
 def _outcome(raw: dict[str, Any], answer: dict[str, Any]) -> Outcome:
     price = sum(c["cheapest"]["price"] for c in answer["nodeClaims"])
-    violations = checker.check(raw, answer)
-    return Outcome(frozenset(answer["errors"]), price, checker.preferences_met(raw, answer), violations)
+    violations, preferences = checker.violations_and_preferences(raw, answer)
+    return Outcome(frozenset(answer["errors"]), price, preferences, violations)
 
 
 def _case(seed: int) -> dict[str, Any]:
