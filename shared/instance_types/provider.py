@@ -157,7 +157,7 @@ def _is_compatible(
 # --- what earlier decisions worked out ---
 
 Slot = tuple[str, str]
-"""A step, and the name of the node class or NodePool that its result is for."""
+"""A step, and the name of the node class, NodePool or region that its result is for."""
 
 _MAX_ENTRIES = 4
 """How many results a slot keeps: a run asks for few different sets of offerings in turn."""
@@ -210,11 +210,11 @@ class InstanceTypeCache:
         """The entries of the slot, the one that was used last first."""
         return tuple(entry for entry in self._slots.get(slot, ()) if isinstance(entry, kind))
 
-    def keep(self, slot: Slot, entry: object) -> None:
-        """Keep an entry as the one that was used last."""
+    def keep(self, slot: Slot, entry: object, *, most: int = _MAX_ENTRIES) -> None:
+        """Keep an entry as the one that was used last, of ``most`` in the slot."""
         with self._lock:
             before = self._slots.pop(slot, ())
-            self._slots[slot] = (entry, *(e for e in before if e is not entry))[:_MAX_ENTRIES]
+            self._slots[slot] = (entry, *(e for e in before if e is not entry))[:most]
             if len(self._slots) > self._max_slots:
                 del self._slots[next(iter(self._slots))]
 
@@ -268,7 +268,8 @@ def list_instance_types(
         [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones)]
     )
     slot = "node-class", node_class.name
-    same = [c for c in cache.latest(slot, _CachedTypes) if c.inputs == inputs and _are_equal(c.catalog, catalog)]
+    equal = _equal_catalog(catalog, cache)
+    same = [c for c in cache.latest(slot, _CachedTypes) if c.inputs == inputs and c.catalog is equal]
     keys, memory = frozenset(unavailable), frozenset(observed_memory.items())
     cached = next((c for c in same if c.unavailable == keys and c.observed_memory == memory), None)
     if cached is None:
@@ -285,14 +286,29 @@ def list_instance_types(
         if changed is not None:
             kept = (t for t in same[0].instance_types if t.name not in changed)
             instance_types = tuple(sorted((*kept, *instance_types), key=lambda t: t.name))
-        cached = _CachedTypes(catalog, inputs, keys, memory, instance_types)
+        cached = _CachedTypes(equal, inputs, keys, memory, instance_types)
     cache.keep(slot, cached)
     return cached.instance_types
 
 
+class _ReadCatalog(Struct, eq=False):
+    catalog: InstanceTypeCatalog
+    equal: InstanceTypeCatalog
+
+
+def _equal_catalog(catalog: InstanceTypeCatalog, cache: InstanceTypeCache) -> InstanceTypeCatalog:
+    """The first of equal catalogs that were read one after the other: each is compared once, not in each decision."""
+    slot = "catalog", catalog.region
+    (latest,) = cache.latest(slot, _ReadCatalog) or (_ReadCatalog(catalog, catalog),)
+    if latest.catalog is not catalog:
+        latest = _ReadCatalog(catalog, latest.equal if _are_equal(catalog, latest.equal) else catalog)
+    cache.keep(slot, latest, most=1)
+    return latest.equal
+
+
 def _are_equal(catalog: InstanceTypeCatalog, cached: InstanceTypeCatalog) -> bool:
     """Whether the catalogs differ in their times only."""
-    return catalog is cached or (
+    return (
         catalog.region == cached.region
         and catalog.zones == cached.zones
         and catalog.on_demand == cached.on_demand
