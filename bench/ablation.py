@@ -20,7 +20,6 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from bench import real, scheduling
 from bench.month import comparison, load_generator
 from bench.month.load_generator import DAY, Services, Tasks
 from local.aws.backends import replaced
+from shared.base.struct import Struct
 from shared.scheduling.nominations.nomination_order import NominationOrder
 from shared.scheduling.scheduler import schedule
 
@@ -55,8 +55,7 @@ _EQUAL = 1e-9
 # --- the passes ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pass:
+class Pass(Struct, kw_only=True):
     """A heuristic: ``at`` is what its ``identity`` takes the place of, ``code`` what would go with it.
 
     Both are names like ``package.module:Class.method``. ``sets`` are those whose figures it can change.
@@ -182,8 +181,7 @@ BY_NAME = {p.name: p for p in PASSES}
 # --- what is measured ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figures:
+class Figures(Struct, kw_only=True):
     """Prices by case in USD (per hour, or of the day), the pods without a node by case, and seconds.
 
     ``moved`` are pods that consolidation moved. ``seconds`` are of processor time, or until all pods run.
@@ -191,7 +189,7 @@ class Figures:
 
     prices: Mapping[str, float]
     seconds: float
-    without_node: Mapping[str, int] = field(default_factory=dict)
+    without_node: Mapping[str, int] = {}
     moved: int = 0
 
 

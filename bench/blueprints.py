@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from local.kubernetes.errors import ApiError
 from local.world import World, sample_objects
 from shared.api import labels as names
 from shared.api.yaml_documents import reader
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,18 +44,17 @@ _REST = timedelta(minutes=3)
 _STEP = timedelta(seconds=5)
 
 
-@dataclass
-class Result:
+class Result(MutableStruct):
     """What became of a directory. ``price`` is USD per hour of the nodes when all pods ran, by the local price list."""
 
     name: str
     pods: int = 0
     nodes: int = 0
     price: float = 0.0
-    pending: list[str] = field(default_factory=list)
-    unused: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    mended: list[str] = field(default_factory=list)
+    pending: list[str] = []
+    unused: list[str] = []
+    problems: list[str] = []
+    mended: list[str] = []
 
     @property
     def ok(self) -> bool:

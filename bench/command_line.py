@@ -13,15 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from bench.consolidation import pod, underutilized
 from shared.api import labels as names
 from shared.api.meta import to_json
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from bench.consolidation import Cluster
@@ -78,10 +76,10 @@ def large() -> Cluster:
     rng = random.Random(1)  # noqa: S311 (which pods are pending)
     pending = set(rng.sample(range(len(cluster.snapshot.pods)), PENDING))
     pods = tuple(
-        msgspec.structs.replace(pod(p.metadata.name, (1000, 2048)), metadata=p.metadata) if i in pending else p
+        with_fields(pod(p.metadata.name, (1000, 2048)), metadata=p.metadata) if i in pending else p
         for i, p in enumerate(cluster.snapshot.pods)
     )
-    return replace(cluster, snapshot=replace(cluster.snapshot, pods=pods))
+    return with_fields(cluster, snapshot=with_fields(cluster.snapshot, pods=pods))
 
 
 def run() -> list[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import resource
 import time
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
+from shared.base.struct import Struct, with_fields
 from shared.disruption import consolidation
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState
@@ -46,8 +46,7 @@ _SHAPES = ((250, 256), (500, 1024), (1000, 1024), (250, 1024), (500, 512), (1500
 """Requests of pods: milli-cpu and MiB."""
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Struct):
     """A cluster to consolidate, and the instance types for it."""
 
     snapshot: Snapshot
@@ -182,7 +181,7 @@ def underutilized(nodes: int, pods: int, *, seed: int) -> Cluster:
 def repacked_price(cluster: Cluster) -> float:
     """USD per hour if the same pods are scheduled to an empty cluster."""
     pending = tuple(pod(p.metadata.name, _shape(p)) for p in cluster.snapshot.pods)
-    snapshot = replace(cluster.snapshot, pods=pending, nodes=(), node_claims=())
+    snapshot = with_fields(cluster.snapshot, pods=pending, nodes=(), node_claims=())
     decision = schedule(Problem(snapshot=snapshot, instance_types={"default": cluster.types}))
     return sum(c.cheapest.price for c in decision.new_node_claims)
 
@@ -207,7 +206,7 @@ def after_command(cluster: Cluster, command: Command, *, serial: int) -> Cluster
         node_by_pod.update(dict.fromkeys(planned.pods, name))
     disrupted = set(command.nodes)
     return Cluster(
-        replace(
+        with_fields(
             snapshot,
             pods=tuple(_rebound(p, node_by_pod) for p in snapshot.pods),
             nodes=(*(n for n in snapshot.nodes if n.metadata.name not in disrupted), *(n for _, n in new)),

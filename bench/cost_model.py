@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from bench import list_prices as prices
 from bench import office_hours
 from infra import assembly, function_sizes
 from shared.base import metrics
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from bench.list_prices import Price
@@ -65,8 +65,7 @@ Measured = Mapping[int, Mapping[str, Mapping[str, float]]]
 """The counts by size, phase and name (bench/office_hours.py)."""
 
 
-@dataclass(frozen=True)
-class BillItem:
+class BillItem(Struct):
     """One item of the bill."""
 
     name: str

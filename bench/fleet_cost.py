@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 import sys
 from datetime import timedelta
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench.cost_model import AWS_SECONDS, COLD_SECONDS, COLD_STARTS, FULL_VCPU, HOURS, MEASURED, PHASE_HOURS, Month
 from infra import function_sizes
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from bench.cost_model import BillItem, Measured
@@ -55,7 +55,7 @@ def of_fleet(month: Month, clusters: int = CLUSTERS) -> list[BillItem]:
     bill = {item.name: item for item in alone(month)}
 
     def change(name: str, details: str, *, own: float = 0, shared: float = 0) -> None:
-        bill[name] = dataclasses.replace(bill[name], amount=own + shared / clusters, details=details)
+        bill[name] = with_fields(bill[name], amount=own + shared / clusters, details=details)
 
     def amount(name: str) -> float:
         return bill[name].amount

@@ -6,14 +6,13 @@ price names a public page with the figure, or none if no page has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from shared.base.struct import Struct
 
 REGION = "us-east-1"
 AS_OF = "from public pages of 2025 and 2026"
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(Struct):
     """USD for one unit, AWS's page, and the page with the figure ("" if there is none)."""
 
     usd: float

@@ -13,10 +13,11 @@ import sys
 import time
 from collections import defaultdict
 from concurrent import futures
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from infra.cluster import event_rules
 from local.aws.backends import replaced
@@ -24,6 +25,7 @@ from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.clock import Clock
 from local.world import Options, World, sample_objects
+from shared.base.struct import MutableStruct
 from shared.cluster import pod_cache
 from shared.cluster.client import Client
 
@@ -52,11 +54,10 @@ _SCHEDULES = ("sweep", *(f"refresh-{data}" for data in event_rules.REFRESHES))
 """How the names of rules with a schedule end."""
 
 
-@dataclass
-class Meter:
+class Meter(MutableStruct):
     """Counts by ``function name``, and of the cluster by ``name`` only; seconds are processor time."""
 
-    counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    counts: defaultdict[str, float] = msgspec.field(default_factory=lambda: defaultdict(float))
     aws_seconds: float = 0.0
     _running: str = ""
 

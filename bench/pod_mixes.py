@@ -14,10 +14,9 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from bench.lp_lower_bound import least_price
 from cli.simulate import input_files
+from shared.base.struct import with_fields
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def measure(name: str) -> dict[str, float]:
     schedule(warm)
     best: dict[str, float] = {}
     for _ in range(_REPEATS):
-        problem = replace(_problem(document), instance_types=warm.instance_types)
+        problem = with_fields(_problem(document), instance_types=warm.instance_types)
         wall, processor = time.perf_counter(), time.process_time()
         decision = schedule(problem)
         wall, processor = time.perf_counter() - wall, time.process_time() - processor

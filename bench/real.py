@@ -12,18 +12,19 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from msgspec.structs import asdict
 
 from local.kubelets.behavior import Timing
 from local.real.cluster import RealControlPlane
 from local.real.placements import Placements
 from local.world import Options, World, sample_objects
 from shared.api import labels
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +50,7 @@ NOMINATED, OFF = "nominated", "off"
 Row = dict[str, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(Struct, kw_only=True):
     """One workload. Prices in USD per hour, times in seconds after the workload was applied.
 
     ``planned`` and ``bought`` are of the first round: of the cheapest offerings of its NodeClaims, and of the instances

@@ -14,15 +14,17 @@ import contextlib
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from functions.disruption import savings_search
 from local.aws.backends import replaced
 from local.world import Options, World, catalog_cache, sample_objects
 from shared.api import labels as names
+from shared.base.struct import Struct
 from shared.disruption import candidate_matrix, consolidation, savings
 from shared.disruption.savings import SavingsDuration
 
@@ -43,8 +45,7 @@ _SEARCH_TIMEOUT = timedelta(seconds=1)
 _BEFORE = timedelta(minutes=10)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
+class Scenario(Struct, kw_only=True):
     """All Deployments are scaled to ``replicas``, and back after ``back_after`` minutes (0: never)."""
 
     replicas: int
@@ -66,8 +67,7 @@ SCENARIOS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, kw_only=True):
     """``price_before`` and ``price_after`` are USD per hour, the latter at the end. ``dollars`` are by minutes.
 
     ``moved`` counts pods that were created to succeed evicted ones.

@@ -15,12 +15,12 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cli.simulate import input_files
+from shared.base.struct import Struct
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ FOLDER = Path(os.environ.get("TENON_SCENARIOS", Path(__file__).parents[1] / "tes
 _LARGE = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, kw_only=True):
     """One scenario; ratios are to Karpenter's median and lowest price, and to the bound of the linear relaxation."""
 
     name: str

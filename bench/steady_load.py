@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace as with_fields
+import msgspec
 
 from bench import consolidation as sample
 from shared.api import labels as names
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.disruption import candidates, consolidation, load_history
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState
@@ -43,8 +43,7 @@ SETS = 25
 """Sets of nodes that each search may evaluate: not seconds, so that results repeat."""
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct):
     """A launched node, and whether it replaced another."""
 
     kind: str
@@ -54,16 +53,15 @@ class Machine:
     replaces: bool
 
 
-@dataclass
-class Fleet:
+class Fleet(MutableStruct):
     """Nodes and pods, and the totals so far."""
 
-    machines: dict[str, Machine] = field(default_factory=dict)
-    pods: dict[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
-    serial: count[int] = field(default_factory=count)
+    machines: dict[str, Machine] = {}
+    pods: dict[str, tuple[tuple[int, int], str]] = {}
+    serial: count[int] = msgspec.field(default_factory=count)
     rescheduled: int = 0
     spent: float = 0.0
-    history: LoadHistory = field(default_factory=LoadHistory)
+    history: LoadHistory = LoadHistory()
 
     def view(self, now: datetime) -> DisruptionState:
         """The input of disruption methods."""
@@ -151,7 +149,7 @@ def tenon(fleet: Fleet, now: datetime) -> None:
     view = fleet.view(now)
     current = current_workloads(view.snapshot)
     fleet.history = load_history.updated(fleet.history, current, now=now)
-    view = replace(view, evidence=savings_evidence(fleet.history, current.workloads, now=now))
+    view = with_fields(view, evidence=savings_evidence(fleet.history, current.workloads, now=now))
     result = consolidation.search(view, BudgetTracker(view.snapshot, now=now), lambda: next(left, None) is None)
     if result.command is not None:
         fleet.schedule_pods(now, frozenset(result.command.nodes))

@@ -6,18 +6,15 @@ are those of its pods that are in the files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cli import decoding, workloads
 from cli.workloads import Workload
 from shared.api.kubernetes import PersistentVolumeClaimSource, PodTemplate, Volume
-from shared.api.meta import ObjectMeta, Struct
+from shared.api.meta import ApiStruct, ObjectMeta
 from shared.api.storage import PersistentVolumeClaim, StorageClass
 from shared.base.plurals import plural
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from shared.snapshot import InvalidObject
 
 
-class _JobSpec(Struct):
+class _JobSpec(ApiStruct):
     parallelism: int = 1
     completions: int | None = None
     suspend: bool = False
@@ -41,30 +38,30 @@ class _JobSpec(Struct):
         return self.parallelism if self.completions is None else min(self.parallelism, self.completions)
 
 
-class _Job(Struct):
+class _Job(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
     spec: _JobSpec = _JobSpec()
 
 
-class _JobTemplate(Struct):
+class _JobTemplate(ApiStruct):
     spec: _JobSpec = _JobSpec()
 
 
-class _CronJobSpec(Struct):
+class _CronJobSpec(ApiStruct):
     suspend: bool = False
     job_template: _JobTemplate = _JobTemplate()
 
 
-class _CronJob(Struct):
+class _CronJob(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
     spec: _CronJobSpec = _CronJobSpec()
 
 
-class _Ordinals(Struct):
+class _Ordinals(ApiStruct):
     start: int = 0
 
 
-class _ReplicatedSpec(Struct):
+class _ReplicatedSpec(ApiStruct):
     """Of a Deployment, ReplicaSet or StatefulSet; the last two fields are a StatefulSet's."""
 
     replicas: int = 1
@@ -73,7 +70,7 @@ class _ReplicatedSpec(Struct):
     ordinals: _Ordinals = _Ordinals()
 
 
-class _Replicated(Struct):
+class _Replicated(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
     spec: _ReplicatedSpec = _ReplicatedSpec()
 
@@ -90,8 +87,7 @@ USED_KINDS = frozenset(
 """The kinds that a decision depends on, besides the workloads."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddedPods:
+class AddedPods(Struct, kw_only=True):
     """Pods of workloads with their claims, and a sentence on each kind of object without a part in the decision."""
 
     pods: tuple[Pod, ...]
@@ -203,8 +199,8 @@ def _default_class(classes: Iterable[StorageClass]) -> str:
 def _with_default_class(claim: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
     if not name or claim.spec.storage_class_name is not None or claim.spec.volume_name:
         return claim
-    spec = msgspec.structs.replace(claim.spec, storage_class_name=name)
-    return msgspec.structs.replace(claim, spec=spec)
+    spec = with_fields(claim.spec, storage_class_name=name)
+    return with_fields(claim, spec=spec)
 
 
 def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim]) -> tuple[Pod, tuple[PersistentVolumeClaim, ...]]:
@@ -212,9 +208,9 @@ def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim]) -> tuple[
     if not templates:
         return pod, ()
     claims = tuple(
-        msgspec.structs.replace(
+        with_fields(
             template,
-            metadata=msgspec.structs.replace(
+            metadata=with_fields(
                 template.metadata,
                 name=f"{template.metadata.name}-{pod.metadata.name}",
                 namespace=pod.metadata.namespace,
@@ -226,8 +222,8 @@ def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim]) -> tuple[
     for template, claim in zip(templates, claims, strict=True):
         source = PersistentVolumeClaimSource(claim_name=claim.metadata.name)
         volumes[template.metadata.name] = Volume(name=template.metadata.name, persistent_volume_claim=source)
-    spec = msgspec.structs.replace(pod.spec, volumes=list(volumes.values()))
-    return msgspec.structs.replace(pod, spec=spec), claims
+    spec = with_fields(pod.spec, volumes=list(volumes.values()))
+    return with_fields(pod, spec=spec), claims
 
 
 def _workload(kind: str, metadata: ObjectMeta, template: PodTemplate) -> Workload:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
+from shared.base.struct import with_fields
 from shared.scheduling.decision import UnschedulableReason
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def admitted_pods(
             admitted.append(pod)
             continue
         try:
-            admitted.append(msgspec.structs.replace(pod, spec=_with_runtime_class(pod.spec, by_name)))
+            admitted.append(with_fields(pod, spec=_with_runtime_class(pod.spec, by_name)))
         except AdmissionError as error:
             refused[pod.key] = UnschedulableReason(message=f"the API server refuses the pod: {error}")
     return tuple(admitted)
@@ -59,10 +58,8 @@ def with_runtime_classes(daemon_sets: Iterable[DaemonSet], classes: Iterable[Run
             if daemon_set.metadata.uid:
                 result.append(daemon_set)
             continue
-        template = msgspec.structs.replace(template, spec=spec)
-        result.append(
-            msgspec.structs.replace(daemon_set, spec=msgspec.structs.replace(daemon_set.spec, template=template))
-        )
+        template = with_fields(template, spec=spec)
+        result.append(with_fields(daemon_set, spec=with_fields(daemon_set.spec, template=template)))
     return tuple(result)
 
 
@@ -73,7 +70,7 @@ def _with_runtime_class(spec: PodSpec, classes: Mapping[str, RuntimeClass]) -> P
     if runtime_class is None:
         raise AdmissionError(f'RuntimeClass "{spec.runtime_class_name}" not found')
     if runtime_class.overhead is not None:
-        spec = msgspec.structs.replace(spec, overhead=runtime_class.overhead.pod_fixed)
+        spec = with_fields(spec, overhead=runtime_class.overhead.pod_fixed)
     if runtime_class.scheduling is None:
         return spec
     selector = runtime_class.scheduling.node_selector
@@ -83,7 +80,7 @@ def _with_runtime_class(spec: PodSpec, classes: Mapping[str, RuntimeClass]) -> P
             raise AdmissionError(
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
             )
-    return msgspec.structs.replace(
+    return with_fields(
         spec,
         node_selector={**spec.node_selector, **selector},
         tolerations=[*spec.tolerations, *runtime_class.scheduling.tolerations],

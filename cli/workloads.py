@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shared.api.kubernetes import Pod, PodStatus, PodTemplate
-from shared.api.meta import Condition, ObjectMeta, OwnerReference, Struct
+from shared.api.meta import ApiStruct, Condition, ObjectMeta, OwnerReference
 from shared.api.pods import controller
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +20,7 @@ _POD_TEMPLATE_HASH = re.compile(r"-[a-z0-9]{5,10}$")
 _UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(Struct, kw_only=True):
     """A Deployment, ReplicaSet, StatefulSet, Job or CronJob with its pod template.
 
     ``is_live``: it was read from a cluster. ``first_ordinal`` is the number of a StatefulSet's first pod.
@@ -37,13 +34,13 @@ class Workload:
     first_ordinal: int = 0
 
 
-class Spec(Struct):
+class Spec(ApiStruct):
     """The part of a workload's spec that is read."""
 
     template: PodTemplate = PodTemplate()
 
 
-class Owner(Struct):
+class Owner(ApiStruct):
     """A Deployment, StatefulSet or ReplicaSet, reduced to its pod template."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -80,7 +77,7 @@ def pod_of(workload: Workload) -> Pod:
     api_version, kind = _CONTROLLERS.get(workload.kind, ("apps/v1", workload.kind))
     name = workload.name if kind == workload.kind else f"{workload.name}-00000"
     owner = OwnerReference(api_version=api_version, kind=kind, name=name, uid=f"assumed/{name}", controller=True)
-    metadata = msgspec.structs.replace(
+    metadata = with_fields(
         template.metadata, name=workload.name, namespace=workload.namespace, owner_references=[owner]
     )
     return Pod(metadata=metadata, spec=template.spec)
@@ -98,6 +95,6 @@ def pending_pod(template: Pod, namespace: str, name: str) -> Pod:
     )
     return Pod(
         metadata=metadata,
-        spec=msgspec.structs.replace(template.spec, node_name=""),
+        spec=with_fields(template.spec, node_name=""),
         status=PodStatus(phase="Pending", conditions=[_UNSCHEDULABLE]),
     )

@@ -6,7 +6,7 @@ batch would be received twice), so constructs read them from here and the tests 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from shared.base.struct import Struct
 
 PROVISIONER = "provisioner"
 LIFECYCLE = "lifecycle"
@@ -60,8 +60,7 @@ def detects_recursion(region: str) -> bool:
     return not region.startswith(_WITHOUT_DETECTION)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
+class Size(Struct, kw_only=True):
     """A function's memory (MiB; 1769 is one vCPU), timeout (s), and reserved concurrency (None: the account's)."""
 
     memory: int
@@ -125,8 +124,7 @@ RELAY_RUNTIME = {"MALLOC_ARENA_MAX": "1"}
 """Environment variables of the relay: its threads wait, so an arena of memory for each of them would be wasted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueSettings:
+class QueueSettings(Struct, kw_only=True):
     """Retention (s) and batch size of a function's queue.
 
     ``concurrency`` is the maximum of concurrent batches where concurrency is reserved, which batches beyond it would

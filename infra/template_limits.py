@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,8 +69,7 @@ class LimitError(ValueError):
     """A template that AWS would reject; the message has a line for each limit that it exceeds."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Struct, kw_only=True):
     """Where a template is deployed. The defaults are as long as any: an unknown account, Region and partition."""
 
     account: str = "123456789012"
@@ -92,13 +92,12 @@ def partition(region: str) -> str:
     return "aws"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Template:
+class Template(Struct, kw_only=True):
     """A template with its values as they are in AWS."""
 
     name: str
     body: Mapping[str, Any]
-    place: Place = field(default_factory=Place)
+    place: Place = Place()
 
     def value(self, value: Json) -> Json:
         """The value with resolved references; a generated name is filled up to the longest that it can have."""

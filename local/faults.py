@@ -9,8 +9,11 @@ from __future__ import annotations
 import random
 import sys
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +27,7 @@ class Crash(BaseException):
     """The process of a function ends here; no exception handler of the function sees it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(Struct, kw_only=True):
     """An error response, a crash or lost connection before or after the call is served, a delay (seconds), or several.
 
     ``code`` is the error code of AWS, or the reason of the Kubernetes API.
@@ -39,8 +41,7 @@ class Fault:
     delay: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class InjectionPoint:
+class InjectionPoint(Struct, kw_only=True):
     """A call at which a fault can occur. ``service`` is "kubernetes" for requests to the Kubernetes API.
 
     ``operation`` is AWS's name, or the HTTP method; ``target`` the path of a Kubernetes request, ``caller`` the
@@ -55,16 +56,14 @@ class InjectionPoint:
     sending: bool = False
 
 
-@dataclass
-class _InjectedFault:
+class _InjectedFault(MutableStruct):
     condition: Callable[[InjectionPoint], bool]
     fault: Fault
     remaining: int
     chance: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class _LineCrash:
+class _LineCrash(Struct, kw_only=True):
     """A crash at the n-th executed line of a function's own code, in files whose path contains ``path``."""
 
     function: str
@@ -118,16 +117,15 @@ def _without_names(path: str) -> str:
     return "/".join([*parts[:1], *("NAME" for _ in parts[1:2]), *parts[2:]])
 
 
-@dataclass
-class Faults:
+class Faults(MutableStruct, dict=True):
     """The faults of a world; none at the start."""
 
     seed: int = 0
-    _injected: list[_InjectedFault] = field(default_factory=list)
-    _line_crashes: list[_LineCrash] = field(default_factory=list)
+    _injected: list[_InjectedFault] = []
+    _line_crashes: list[_LineCrash] = []
     _crash_points: CrashPoints | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    occurred: list[tuple[InjectionPoint, Fault]] = field(default_factory=list)
+    _lock: threading.Lock = msgspec.field(default_factory=threading.Lock)
+    occurred: list[tuple[InjectionPoint, Fault]] = []
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311 - not for security: which calls fail

@@ -13,13 +13,13 @@ source, detail type and detail in UTF-8 ("Calculating Amazon EventBridge event s
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.base import hints
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -52,13 +52,12 @@ _TIME_BYTES = 14
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class _Batch:
+class _Batch(MutableStruct):
     first_added: datetime
     last_added: datetime
     idle_duration: timedelta
     max_duration: timedelta
-    keys: dict[str, None] = field(default_factory=dict)
+    keys: dict[str, None] = {}
 
     @property
     def due(self) -> datetime:
@@ -120,8 +119,7 @@ class Batcher:
 # --- PutEvents ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Struct, kw_only=True):
     """One PutEvents entry: a hint with at most :data:`shared.base.hints.MAX_KEYS` keys."""
 
     detail_type: str

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +28,7 @@ from relay.watched_kinds import (
     updates,
 )
 from shared.api.selectors import SelectorError, matches
+from shared.base.struct import MutableStruct
 from shared.cluster import resources
 from shared.termination import requeue
 
@@ -73,20 +73,18 @@ class _BudgetState(NamedTuple):
     selector: LabelSelector | None
 
 
-@dataclass
-class _Drain:
+class _Drain(MutableStruct):
     """A NodeClaim that is being deleted. ``causes`` are the changes since the drain was last woken."""
 
     node: str = ""
     next_attempt: datetime | None = None
-    causes: set[_Cause] = field(default_factory=set)
+    causes: set[_Cause] = set()
 
     def is_waiting(self, at: datetime) -> bool:
         return self.next_attempt is not None and self.next_attempt - at > IMMINENT
 
 
-@dataclass
-class _Backoff:
+class _Backoff(MutableStruct):
     """How long a cause that has woken drains before waits until it may do so again."""
 
     until: datetime

@@ -9,11 +9,11 @@ repeated some seconds after each step, until nothing is left to do or the sweep 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from relay.watched_kinds import Change, Watched, WatchedNode, WatchedPod, updates
+from shared.base.struct import MutableStruct
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class RepeatedHints(NamedTuple):
     retry_pods: bool
 
 
-@dataclass
-class _Window:
+class _Window(MutableStruct):
     """A node since its last step; ``repeats`` is how often its hint was repeated since."""
 
     since: datetime

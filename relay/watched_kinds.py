@@ -7,7 +7,6 @@ first list holds all pods at once, so equal label values share one string, and u
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.buffer_signals import RENEWED
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
-from shared.api.meta import LabelSelector, ObjectMeta, Struct
+from shared.api.meta import ApiStruct, LabelSelector, ObjectMeta
+from shared.base.struct import Struct
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 _DAEMON_OWNERS = frozenset({"DaemonSet", "Node"})
 
 
-class Owner(Struct):
+class Owner(ApiStruct):
     """An owner reference of a pod."""
 
     kind: str = ""
 
 
-class DoNotDisrupt(Struct, rename=None):
+class DoNotDisrupt(ApiStruct, rename=None):
     """The values of the annotations that protect a pod from disruption: the current one and two legacy ones."""
 
     current: str = msgspec.field(name=names.DO_NOT_DISRUPT, default="")
@@ -44,7 +44,7 @@ class DoNotDisrupt(Struct, rename=None):
     consolidate: str = msgspec.field(name=names.LEGACY_DO_NOT_DISRUPT[1], default="")
 
 
-class PodMetadata(Struct):
+class PodMetadata(ApiStruct):
     """The metadata of a pod."""
 
     name: str = ""
@@ -61,7 +61,7 @@ class PodMetadata(Struct):
             self.labels[key] = sys.intern(value)
 
 
-class WatchedCondition(Struct):
+class WatchedCondition(ApiStruct):
     """A condition without message and times."""
 
     type: str = ""
@@ -69,13 +69,13 @@ class WatchedCondition(Struct):
     reason: str = ""
 
 
-class PodSpec(Struct):
+class PodSpec(ApiStruct):
     """The node that a pod is bound to."""
 
     node_name: str = ""
 
 
-class PodStatus(Struct):
+class PodStatus(ApiStruct):
     """The phase, the nominated node and the used conditions of a pod."""
 
     phase: str = ""
@@ -87,7 +87,7 @@ class PodStatus(Struct):
         self.conditions[:] = [c for c in self.conditions if c.type in _USED_CONDITIONS]
 
 
-class WatchedPod(Struct):
+class WatchedPod(ApiStruct):
     """A pod."""
 
     metadata: PodMetadata = PodMetadata()
@@ -144,7 +144,7 @@ class WatchedPod(Struct):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
-class WatchedTaint(Struct):
+class WatchedTaint(ApiStruct):
     """A taint."""
 
     key: str = ""
@@ -152,20 +152,20 @@ class WatchedTaint(Struct):
     value: str = ""
 
 
-class NodeSpec(Struct):
+class NodeSpec(ApiStruct):
     """The taints of a node."""
 
     taints: list[WatchedTaint] = []
 
 
-class NodeStatus(Struct):
+class NodeStatus(ApiStruct):
     """The conditions and allocatable resources of a node."""
 
     conditions: list[WatchedCondition] = []
     allocatable: dict[str, str | int | float] = {}
 
 
-class WatchedNode(Struct):
+class WatchedNode(ApiStruct):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -210,14 +210,14 @@ class WatchedNode(Struct):
         )
 
 
-class NodeClaimStatus(Struct):
+class NodeClaimStatus(ApiStruct):
     """The node name and the conditions of a NodeClaim."""
 
     node_name: str = ""
     conditions: list[WatchedCondition] = []
 
 
-class WatchedNodeClaim(Struct):
+class WatchedNodeClaim(ApiStruct):
     """A NodeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -243,20 +243,20 @@ class WatchedNodeClaim(Struct):
         )
 
 
-class BudgetSpec(Struct):
+class BudgetSpec(ApiStruct):
     """The pods that a PodDisruptionBudget covers."""
 
     selector: LabelSelector | None = None
 
 
-class BudgetStatus(Struct):
+class BudgetStatus(ApiStruct):
     """How many of them may be evicted now."""
 
     disruptions_allowed: int = 0
     observed_generation: int = 0
 
 
-class WatchedBudget(Struct):
+class WatchedBudget(ApiStruct):
     """A PodDisruptionBudget."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -274,7 +274,7 @@ class WatchedBudget(Struct):
         return self.status.disruptions_allowed > 0 and self.status.observed_generation >= self.metadata.generation
 
 
-class WatchedPoolOrClass(Struct):
+class WatchedPoolOrClass(ApiStruct):
     """A NodePool, EC2NodeClass, legacy equivalent or NodeOverlay: only its metadata matters."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -285,13 +285,13 @@ class WatchedPoolOrClass(Struct):
         return self.metadata.name
 
 
-class BufferSpec(Struct):
+class BufferSpec(ApiStruct):
     """The strategy of a CapacityBuffer."""
 
     provisioning_strategy: str = ACTIVE_CAPACITY
 
 
-class WatchedBuffer(Struct):
+class WatchedBuffer(ApiStruct):
     """A CapacityBuffer."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -342,8 +342,7 @@ WATCHED_KINDS: dict[Resource, type[Watched]] = {
 """The watched kinds, and the type that each is decoded into."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObjectChanged:
+class ObjectChanged(Struct, kw_only=True):
     """One object was added, modified or (``deleted``) deleted."""
 
     resource: Resource
@@ -351,8 +350,7 @@ class ObjectChanged:
     deleted: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class KindListed:
+class KindListed(Struct, kw_only=True):
     """All objects of a kind: at the start, and after the resourceVersion of a watch expired."""
 
     resource: Resource

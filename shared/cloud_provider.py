@@ -20,10 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from msgspec.structs import replace
-
 from shared.api import spot
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +93,7 @@ class ResolvedNodePools(Struct, kw_only=True):
 
     def paused(self, pauses: Mapping[str, Pause]) -> ResolvedNodePools:
         """The same, where these NodePools launch nothing; their instance types stay, which tell nodes' prices."""
-        return replace(self, not_ready={**self.not_ready, **{name: p.message for name, p in pauses.items()}})
+        return with_fields(self, not_ready={**self.not_ready, **{name: p.message for name, p in pauses.items()}})
 
 
 class Terminations(Struct, kw_only=True):

@@ -5,8 +5,9 @@ A plain value; ``shared.cluster.snapshot_reader`` reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class InvalidObject:
+class InvalidObject(Struct, kw_only=True):
     """An object that can't be used, and its problems: sentences with the field, the value and what is allowed.
 
     A superseded one is valid by itself: an object of a newer kind has its name and is used instead.
@@ -39,8 +39,7 @@ class InvalidObject:
     is_superseded: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class BufferObjects:
+class BufferObjects(Struct, kw_only=True):
     """A CapacityBuffer with the PodTemplate or workload that it names; both are None if that doesn't exist."""
 
     buffer: CapacityBuffer
@@ -48,8 +47,7 @@ class BufferObjects:
     workload: Scalable | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, kw_only=True, dict=True):
     """All objects that decisions use.
 
     NodePools, EC2NodeClasses and NodeOverlays are the valid ones, legacy kinds converted; the others are ``invalid``.
@@ -78,15 +76,15 @@ class Snapshot:
     capacity_buffers: tuple[BufferObjects, ...] = ()
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()
-    foreign_pools: Mapping[str, str] = field(default_factory=dict)
+    foreign_pools: Mapping[str, str] = {}
     pause: Pause | None = None
-    _derived: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def derive(self, name: str, make: Callable[[], T]) -> T:
         """A value that follows from the snapshot alone, as it was made the first time: simulations are thousands.
 
         A changed copy of the snapshot starts without such values.
         """
-        if name not in self._derived:
-            self._derived[name] = make()
-        return cast("T", self._derived[name])
+        derived = self.__dict__
+        if name not in derived:
+            derived[name] = make()
+        return cast("T", derived[name])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from bench.month.load_generator import HOUR
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,7 @@ RunningNodes: TypeAlias = "Mapping[Offering, int]"
 """How many nodes run at a moment, by offering."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSpan:
+class NodeSpan(Struct):
     """One node: seconds since the start from the launch to the instance's end."""
 
     instance_type: str

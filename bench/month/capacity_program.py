@@ -8,7 +8,6 @@ instance that it covers, not only to those that AWS's order gives it to. So no b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import highspy
@@ -16,6 +15,7 @@ import numpy as np
 
 from bench.month.catalog import RESOURCES
 from shared.api.labels import ON_DEMAND
+from shared.base.struct import Struct
 from shared.commitments.balance import family_of, normalization_factor
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _UNITS = np.array([1000, 2**30, 1, 1], np.float64)
 """A core, a GiB, a pod and a GPU, so that coefficients are of similar size."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(Struct, kw_only=True):
     """Instances of a type, and what pays them.
 
     ``price`` is USD per hour of one at the market. Without it, one ``uses`` that amount of the ``commitment`` (its id).

@@ -6,7 +6,6 @@ with a taint, as most clusters have them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from shared.api.kubernetes import NodeSelectorRequirement, Taint, Toleration
 from shared.api.meta import ObjectMeta
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import Budget, Disruption, NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.provider import build_instance_types
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def size_of(cpu: int, memory: int, gpus: int) -> tuple[int, int, int, int]:
     return cpu, memory * 2**20, 1, gpus
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offerings:
+class Offerings(Struct, kw_only=True, dict=True):
     """The instance types of one NodePool, as objects and as arrays.
 
     ``free`` has a row of :data:`RESOURCES` for each type. ``price`` is USD per hour by type, zone and capacity type,
@@ -89,8 +88,7 @@ class Offerings:
         return float(self.price[self.row[instance_type], ZONES.index(zone), self.capacity_types.index(capacity_type)])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Catalog:
+class Catalog(Struct, kw_only=True):
     """The NodePools, and the offerings of each by name."""
 
     pools: tuple[NodePool, ...]
@@ -106,7 +104,7 @@ class Catalog:
 def _all_types() -> tuple[InstanceType, ...]:
     catalog = catalog_cache.load_or_fetch(region=REGION, seed=0, now=START)
     built = build_instance_types(catalog, EC2NodeClass(), None, zones=ZONES, unavailable=())
-    return tuple(replace(t, overhead=_with_daemons(t.overhead)) for t in built)
+    return tuple(with_fields(t, overhead=_with_daemons(t.overhead)) for t in built)
 
 
 def _with_daemons(overhead: Mapping[str, int]) -> dict[str, int]:
@@ -128,7 +126,7 @@ def month_catalog(capacity_types: tuple[str, ...]) -> Catalog:
 def _offerings(families: Sequence[str], sizes: Sequence[str], capacity_types: tuple[str, ...]) -> Offerings:
     selected = {f"{family}.{size}" for family in families for size in sizes}
     types = tuple(
-        replace(t, offerings=tuple(o for o in t.offerings if o.capacity_type in capacity_types))
+        with_fields(t, offerings=tuple(o for o in t.offerings if o.capacity_type in capacity_types))
         for t in _all_types()
         if t.name in selected
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace as with_fields
-
 from bench.month.catalog import GPU, GPU_POOL, GPU_TAINT, GPU_TOLERATION, START
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -23,6 +21,7 @@ from shared.api.kubernetes import (
 from shared.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.quantity import format_resources
+from shared.base.struct import with_fields
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ import random
 import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from bench.month import bill, load_generator, price_bound, purchases
 from bench.month.capacity_program import CapacityProgram
@@ -33,6 +33,7 @@ from bench.month.load_trace import Trace
 from bench.month.simulated_cluster import SimulatedCluster
 from bench.month.tenon_rules import TenonRules
 from shared.api.labels import ON_DEMAND, SPOT
+from shared.base.struct import Struct, with_fields
 from shared.commitments import balance
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ _STEP = 60
 bench/month/price_bound.py, would leave out 1.3 % of the load of whole nodes; these leave out 0.6 %."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, kw_only=True):
     """USD of a load's days.
 
     ``usage`` is without commitments and without spot. ``fees`` are the commitments', ``unused`` the part of them that
@@ -104,7 +104,7 @@ def generate(load: str, *, seed: int, seconds: int) -> Trace:
     pods = []
     for pod in trace.pods:
         free = memory if pod.memory / 1024 >= _GIB_A_CPU * pod.cpu / 1000 else compute
-        pods.append(replace(pod, cpu=int(free[0]), memory=int(free[1]) // 2**20))
+        pods.append(with_fields(pod, cpu=int(free[0]), memory=int(free[1]) // 2**20))
     return Trace(pods=tuple(pods))
 
 

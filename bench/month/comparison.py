@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from bench.month.karpenter_rules import KarpenterRules
 from bench.month.load_generator import CAPACITY_TYPES, HOUR
 from bench.month.simulated_cluster import SimulatedCluster
 from bench.month.tenon_rules import TenonRules
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +31,7 @@ RULES = {TENON: TenonRules, KARPENTER: KarpenterRules}
 WORKERS = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Month:
+class Month(Struct, kw_only=True):
     """A load by its name and seed under each of the RULES, and its lower bound, USD per hour of each hour."""
 
     load: str
@@ -41,8 +40,7 @@ class Month:
     bound: Sequence[float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, kw_only=True):
     """A month under the rules of one. Waits are seconds of pods until a node, moved pods apart; nodes are the average.
 
     ``cost`` and ``nodes_by_hour`` are averages (USD per hour) and numbers of nodes of each hour.

@@ -16,13 +16,13 @@ unless it changes. It consolidates every five minutes, and again as soon as a co
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.month.catalog import BUDGET, CONSOLIDATE_AFTER, POOLS, RESOURCES, ZONES
 from bench.month.simulated_objects import Command, Launch, Placement
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,19 +42,17 @@ _UNCHANGED = 300
 _TOLERANCE = 1e-9
 
 
-@dataclass(slots=True, eq=False)
-class NewNode:
+class NewNode(MutableStruct):
     """A node that a decision opens: its pods, and the types and zones that it may still have."""
 
     pool: str
     used: NDArray[np.int64]
     types: NDArray[np.bool_]
     zones: NDArray[np.bool_]
-    pods: list[SimulatedPod] = field(default_factory=list)
+    pods: list[SimulatedPod] = []
 
 
-@dataclass(frozen=True, slots=True)
-class FirstFit:
+class FirstFit(Struct):
     """The row of the existing node by pod, the new nodes, and the pods that fit nowhere."""
 
     existing: Mapping[str, int]

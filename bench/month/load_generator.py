@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
 from bench.month.load_trace import Trace, TracePod
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,8 +49,7 @@ _GPU_SHAPES = {
 """Milli-cpu, MiB and GPUs, with weights."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Services:
+class Services(Struct, kw_only=True):
     """Deployments that are scaled by the load of the hour; ``replicas`` is the median at the peak of a workday."""
 
     count: int
@@ -73,8 +72,7 @@ class Services:
     gpus: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tasks:
+class Tasks(Struct, kw_only=True):
     """Tasks that come alone and as arrays; durations are lognormal with this median in seconds."""
 
     an_hour: float

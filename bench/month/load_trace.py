@@ -9,8 +9,9 @@ are seconds since the trace's start. ``priority``, ``workload`` (``Deployment/NA
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,8 +28,7 @@ class TraceError(Exception):
     """The file isn't a trace: it can't be read, or lacks a column."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracePod:
+class TracePod(Struct, kw_only=True):
     """A pod that exists from ``created`` to ``deleted`` (seconds since the trace's start).
 
     ``cpu`` is in milli-cpu, ``memory`` in MiB, ``gpus`` are whole ones. ``zone_spread`` is maxSkew over zones, 0: none.
@@ -45,8 +45,7 @@ class TracePod:
     zone_spread: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trace:
+class Trace(Struct, kw_only=True):
     """The pods, sorted by creation, and why rows of the file were left out."""
 
     pods: tuple[TracePod, ...]
@@ -58,7 +57,7 @@ class Trace:
         Those that existed before are created at its start.
         """
         shifted = (
-            replace(p, created=max(p.created - start, 0), deleted=p.deleted - start)
+            with_fields(p, created=max(p.created - start, 0), deleted=p.deleted - start)
             for p in self.pods
             if p.created < start + seconds and p.deleted > start
         )

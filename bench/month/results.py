@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from bench.month.comparison import KARPENTER, TENON
 from shared.disruption.disruption_cost import RESTART_COST

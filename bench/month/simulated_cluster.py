@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import random
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +20,7 @@ from bench.month.bill import NodeSpan
 from bench.month.catalog import DEFAULT_POOL, GPU_POOL, POOLS, RESOURCES, ZONES, size_of
 from bench.month.simulated_objects import Record, SimulatedNode, SimulatedPod
 from local.kubelets.behavior import Timing
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,8 +70,7 @@ class Rules(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
-class _ActiveCommand:
+class _ActiveCommand(MutableStruct):
     command: Command
     replacements: tuple[str, ...]
     target: dict[str, str]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bench.month.catalog import ZONES
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from bench.month.load_trace import TracePod
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct):
     """A node to launch, and the names of the pods that it is for."""
 
     instance_type: str
@@ -29,8 +28,7 @@ class Launch:
     pods: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct):
     """Nodes to remove (names), and what replaces them. ``details`` are the rules' own."""
 
     nodes: tuple[str, ...]
@@ -38,16 +36,14 @@ class Command:
     details: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct):
     """The node by pod, of nodes that are being launched, and the nodes to launch."""
 
     existing: Mapping[str, str]
     launches: tuple[Launch, ...]
 
 
-@dataclass(slots=True, eq=False)
-class SimulatedPod:
+class SimulatedPod(MutableStruct):
     """A pod of the trace; ``since`` is when it began to wait or was bound. ``node`` may still be booting."""
 
     trace: TracePod
@@ -66,8 +62,7 @@ class SimulatedPod:
         return allowed
 
 
-@dataclass(slots=True, eq=False)
-class SimulatedNode:
+class SimulatedNode(MutableStruct):
     """A node, from its launch.
 
     ``is_leaving``: a command removes it; ``is_reserved``: it is a replacement whose command isn't carried out yet.
@@ -89,16 +84,15 @@ class SimulatedNode:
     initialized: int = 0
     last_pod_event: int = 0
     empty_since: int | None = None
-    pods: dict[str, SimulatedPod] = field(default_factory=dict)
+    pods: dict[str, SimulatedPod] = {}
 
 
-@dataclass
-class Record:
+class Record(MutableStruct, eq=True):
     """What happened: the nodes' spans, seconds that pods waited for a node, and pods that the rules moved."""
 
-    spans: list[NodeSpan] = field(default_factory=list)
-    waits: list[int] = field(default_factory=list)
-    moved_waits: list[int] = field(default_factory=list)
+    spans: list[NodeSpan] = []
+    waits: list[int] = []
+    moved_waits: list[int] = []
     moved: int = 0
     commands: int = 0
     invalid: int = 0

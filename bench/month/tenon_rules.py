@@ -8,7 +8,6 @@ minutes instead of each minute, besides those that follow a command: a month has
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from bench.month.cluster_objects import ClusterObjects
 from bench.month.simulated_objects import Command, Launch, Placement
 from functions.disruption.no_savings import NoSavings, fingerprint
+from shared.base.struct import with_fields
 from shared.disruption import consolidation, emptiness, load_history, soft_taints
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState
@@ -98,7 +98,7 @@ class TenonRules:
         state = self._state(cluster)
         current = current_workloads(state.snapshot)
         self._history = load_history.updated(self._history, current, now=state.now)
-        state = replace(state, evidence=savings_evidence(self._history, current.workloads, now=state.now))
+        state = with_fields(state, evidence=savings_evidence(self._history, current.workloads, now=state.now))
         budgets = BudgetTracker(state.snapshot, now=state.now)
         due = consolidation.due_candidates(state)
         if not due:

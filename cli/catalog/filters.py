@@ -7,15 +7,13 @@ GiB, although the capacity that a node reports is less.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cli.errors import UsageError
 from cli.nearest import suggestion
 from shared.api import labels
 from shared.api.quantity import QuantityError, exact_quantity
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +29,7 @@ _GPU_COUNT = labels.INSTANCE_PREFIX + "gpu-count"
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Filters:
+class Filters(Struct, kw_only=True):
     """Conditions on instance types and their offerings; an empty one holds for all. All must hold.
 
     ``max_price`` is USD per hour, ``min_memory`` bytes.
@@ -96,7 +93,7 @@ class Filters:
         )
 
     def _with_offerings(self, entry: CatalogEntry) -> CatalogEntry:
-        return msgspec.structs.replace(entry, offerings=[o for o in entry.offerings if self._is_wanted(o)])
+        return with_fields(entry, offerings=[o for o in entry.offerings if self._is_wanted(o)])
 
     def _is_wanted(self, offering: OfferingEntry) -> bool:
         return (

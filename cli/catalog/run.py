@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from cli.progress import progress
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
 from shared.base import aws
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 from shared.instance_types.provider import build_instance_types
 from shared.instance_types.refresh import refresh
 
@@ -36,8 +36,7 @@ _LAST_AL2 = (1, 32)
 _VERSION = re.compile(r"1\.\d+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Query:
+class Query(Struct, kw_only=True):
     """Instance types by name (all, if there is none), of a Region, for nodes of a Kubernetes version."""
 
     types: Sequence[str]

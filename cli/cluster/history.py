@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from shared.base.decision_log import DecisionRecord, LaunchRecord
 
 
-@dataclass(frozen=True, kw_only=True)
-class PastEvent:
+class PastEvent(Struct, kw_only=True):
     """An event on an object, or a row of the decision log. ``by`` is the reporting component."""
 
     at: datetime | None

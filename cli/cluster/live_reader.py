@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,10 +27,11 @@ from cli.cluster.services import read_services
 from cli.errors import CommandError, UsageError
 from infra.cluster import resource_names
 from shared.api.kubernetes import Node
-from shared.api.meta import Struct
+from shared.api.meta import ApiStruct
 from shared.base import aws, decision_log, runtime
 from shared.base.settings import CommitmentSettings, variable
 from shared.base.settings import read as read_settings
+from shared.base.struct import Struct, with_fields
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
@@ -74,7 +74,7 @@ class _Version(msgspec.Struct):
     minor: str = ""
 
 
-class _Event(Struct):
+class _Event(ApiStruct):
     reason: str = ""
     message: str = ""
     last_timestamp: datetime | None = None
@@ -82,8 +82,7 @@ class _Event(Struct):
     reporting_component: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deployment:
+class Deployment(Struct, kw_only=True):
     """The table and the bucket of the cluster's Tenon deployment, and whether it scales node groups.
 
     ``fleet`` is the fleet that shares the catalog, "" without one. ``has_all_metrics``: with full observability.
@@ -95,11 +94,10 @@ class Deployment:
     node_groups: bool = False
     fleet: str = ""
     has_all_metrics: bool = False
-    commitments: CommitmentSettings = field(default_factory=lambda: CommitmentSettings(cluster_name=""))
+    commitments: CommitmentSettings = CommitmentSettings(cluster_name="")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LiveHistory:
+class LiveHistory(Struct, kw_only=True):
     """Events of the cluster, and the decision log."""
 
     client: Client
@@ -192,7 +190,7 @@ def _refresh(snapshot: Snapshot, client: Client, reference: ClusterReference, re
     nodes = list_if_kind_exists(client, resources.NODES, Node).objects
     unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
     paused, _ = read_pause(client, reference, now=runtime.now())
-    return replace(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
+    return with_fields(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
 
 
 def read(client: Client, reference: ClusterReference, *, now: datetime) -> ObservedCluster:
@@ -206,7 +204,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         raise UsageError(kubeconfig_context.NO_CLUSTER_NAME)
     reader = SnapshotReader(client)
     pause, pause_notes = read_pause(client, reference, now=now)
-    snapshot = replace(reader.read(now), pause=pause)
+    snapshot = with_fields(reader.read(now), pause=pause)
     deployment = find_deployment(reference.cluster)
     raw, notes = _catalog(deployment, now)
     if not snapshot.node_pools:

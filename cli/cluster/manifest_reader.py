@@ -5,7 +5,6 @@ JSON is decoded object by object straight into structs, because the output for a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +28,7 @@ from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.base.struct import MutableStruct
 from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import Snapshot
@@ -73,12 +73,11 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-@dataclass
-class _FileContents:
+class _FileContents(MutableStruct):
     """Objects by kind, undecoded, and the options and instance types of documents."""
 
-    by_kind: dict[str, list[Raw]] = field(default_factory=dict)
-    document: input_files.Document = field(default_factory=input_files.Document)
+    by_kind: dict[str, list[Raw]] = {}
+    document: input_files.Document = msgspec.field(default_factory=input_files.Document)
 
     def add(self, raw: Raw, kind: str) -> None:
         self.by_kind.setdefault(kind, []).append(raw)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace as with_fields
 
 from cli import terminal
 from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
+from shared.base.struct import Struct, with_fields
 from shared.node_groups.group_decision import decide, with_groups
 from shared.node_groups.group_pools import present
 from shared.node_groups.reader import read_groups
@@ -32,8 +30,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservedGroups:
+class ObservedGroups(Struct, kw_only=True):
     """The node groups in their order of growth, and which of their nodes aren't needed."""
 
     view: GroupsInView
@@ -54,7 +51,7 @@ class ObservedGroups:
     def coming(self, snapshot: Snapshot) -> tuple[NodeClaim, ...]:
         """The nodes that groups were asked for and that haven't joined, as NodeClaims."""
         joined = {node.spec.provider_id for node in snapshot.nodes}
-        claims = self.presented(replace(snapshot, node_claims=())).node_claims
+        claims = self.presented(with_fields(snapshot, node_claims=())).node_claims
         return tuple(claim for claim in claims if claim.status.provider_id not in joined)
 
     def removal_due(self, node: str, now: datetime) -> timedelta | None:
@@ -73,8 +70,7 @@ class ObservedGroups:
         return f"in {terminal.age(due)}" if due else "now"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupOfferings:
+class GroupOfferings(Struct, kw_only=True):
     """What NodePools and node groups can launch."""
 
     own: OfferingSource
@@ -83,7 +79,7 @@ class GroupOfferings:
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """Instance types with prices by NodePool and group, and why one can't launch."""
         own = tuple(pool for pool in snapshot.node_pools if pool.kind != NODE_GROUP_KIND)
-        resolved = with_groups(self.own.resolve_pools(replace(snapshot, node_pools=own)), self.pools)
+        resolved = with_groups(self.own.resolve_pools(with_fields(snapshot, node_pools=own)), self.pools)
         types = {pool.pool_name: _in_all_zones(pool, resolved) for pool in self.pools}
         resolved = with_fields(resolved, instance_types={**resolved.instance_types, **types})
         return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
@@ -94,9 +90,11 @@ def _in_all_zones(pool: GroupPool, resolved: ResolvedNodePools) -> tuple[Instanc
     (of_group,) = resolved.instance_types[pool.pool_name]
     offered = {offering.zone for offering in of_group.offerings}
     elsewhere = tuple(
-        replace(of_group.offerings[0], zone=zone, available=False) for zone in pool.group.zones if zone not in offered
+        with_fields(of_group.offerings[0], zone=zone, available=False)
+        for zone in pool.group.zones
+        if zone not in offered
     )
-    return (replace(of_group, offerings=(*of_group.offerings, *elsewhere)),)
+    return (with_fields(of_group, offerings=(*of_group.offerings, *elsewhere)),)
 
 
 def read(

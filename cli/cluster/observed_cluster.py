@@ -5,13 +5,13 @@ A live cluster and files give the same value, so every command works on both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cli.cluster.history import NoHistory
 from cli.cluster.services import ObservedServices
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
+from shared.base.struct import Struct, with_fields
 from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
 from shared.disruption.load_history import LoadHistory
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservedCluster:
+class ObservedCluster(Struct, kw_only=True):
     """``name`` says which cluster or files were read; ``notes`` are shown to the user.
 
     ``unreadable_pods`` are by namespace/name, ``workloads`` by kind in lower case, namespace and name. ``refresh``
@@ -50,12 +49,12 @@ class ObservedCluster:
     now: datetime
     snapshot: Snapshot
     offerings: OfferingSource
-    history: History = field(default_factory=NoHistory)
+    history: History = NoHistory()
     notes: tuple[str, ...] = ()
-    unreadable_pods: Mapping[str, UnschedulableReason] = field(default_factory=dict)
-    workloads: Mapping[tuple[str, str, str], Workload] = field(default_factory=dict)
-    policies: SchedulingPolicies = field(default_factory=SchedulingPolicies)
-    load: LoadHistory = field(default_factory=LoadHistory)
+    unreadable_pods: Mapping[str, UnschedulableReason] = {}
+    workloads: Mapping[tuple[str, str, str], Workload] = {}
+    policies: SchedulingPolicies = SchedulingPolicies()
+    load: LoadHistory = LoadHistory()
     refresh: Callable[[], Snapshot] | None = None
     services: Callable[[], ObservedServices] = ObservedServices
     node_groups: ObservedGroups | None = None
@@ -112,4 +111,4 @@ def as_decided(observed: ObservedCluster) -> ObservedCluster:
 
 def with_snapshot(observed: ObservedCluster, snapshot: Snapshot) -> ObservedCluster:
     """The same with another snapshot."""
-    return replace(observed, snapshot=snapshot)
+    return with_fields(observed, snapshot=snapshot)

@@ -6,10 +6,7 @@ users need no permissions on EC2. A node class without a status is assumed to be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
-
-import msgspec
 
 from shared.api import labels as names
 from shared.api.meta import Condition
@@ -17,6 +14,7 @@ from shared.api.nodeclass import READY, EC2NodeClass, ResolvedSubnet
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
 from shared.base import runtime
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools, with_overlays
@@ -37,12 +35,11 @@ class OfferingSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatalogOfferings:
+class CatalogOfferings(Struct, kw_only=True):
     """A Region's catalog, and the ``conditions`` of launches that the deployment's functions know of."""
 
     raw: InstanceTypeCatalog
-    conditions: LaunchConditions = field(default_factory=LaunchConditions)
+    conditions: LaunchConditions = LaunchConditions()
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """What the NodePools can launch, by their node classes' status."""
@@ -58,12 +55,11 @@ class CatalogOfferings:
         return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=snapshot.taken_at))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DocumentOfferings:
+class DocumentOfferings(Struct, kw_only=True):
     """Instance types as a document lists them; ``for_pool`` replaces them for a NodePool."""
 
     types: tuple[InstanceType, ...]
-    for_pool: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
+    for_pool: Mapping[str, tuple[InstanceType, ...]] = {}
 
     def resolve_pools(self, snapshot: Snapshot) -> ResolvedNodePools:
         """Every NodePool can launch; node classes don't matter."""
@@ -90,12 +86,12 @@ def _with_status(node_class: EC2NodeClass, zones: Iterable[str]) -> EC2NodeClass
     """The node class; if it has no status, it is ready and has a subnet in each zone."""
     if has_status(node_class):
         return node_class
-    status = msgspec.structs.replace(
+    status = with_fields(
         node_class.status,
         subnets=node_class.status.subnets or [ResolvedSubnet(id=f"subnet-{z}", zone=z) for z in zones],
         conditions=[Condition(type=READY, status="True", reason="Assumed")],
     )
-    return msgspec.structs.replace(node_class, status=status)
+    return with_fields(node_class, status=status)
 
 
 def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
@@ -106,7 +102,7 @@ def _zones(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[str, ...]:
 
 def without(resolved_pools: ResolvedNodePools, words: Collection[str]) -> ResolvedNodePools:
     """The same with all offerings of these capacity types, zones, instance types or families unavailable."""
-    return msgspec.structs.replace(
+    return with_fields(
         resolved_pools,
         instance_types={pool: _without(types, words) for pool, types in resolved_pools.instance_types.items()},
     )
@@ -114,10 +110,10 @@ def without(resolved_pools: ResolvedNodePools, words: Collection[str]) -> Resolv
 
 def _without(types: tuple[InstanceType, ...], words: Collection[str]) -> tuple[InstanceType, ...]:
     return tuple(
-        replace(
+        with_fields(
             t,
             offerings=tuple(
-                replace(o, available=o.available and not matches(words, t.name, o.zone, o.capacity_type))
+                with_fields(o, available=o.available and not matches(words, t.name, o.zone, o.capacity_type))
                 for o in t.offerings
             ),
         )

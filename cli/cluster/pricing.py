@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api.labels import offering_key
+from shared.base.struct import Struct
 from shared.instance_types.overlays import overlaid_price
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prices:
+class Prices(Struct, kw_only=True):
     """AWS's prices by instance type, zone and capacity type, and the NodeOverlays that change those of nodes."""
 
     by_offering: Mapping[tuple[str, str, str], float]

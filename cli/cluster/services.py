@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.traffic.service import Service
+from shared.base.struct import Struct
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 SERVICES = Resource(plural="services", kind="Service", namespaced=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ObservedServices:
+class ObservedServices(Struct, kw_only=True):
     """The Services; ``problem`` is why they aren't known, empty if they are."""
 
     services: tuple[Service, ...] = ()

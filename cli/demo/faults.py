@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from local.world import World
@@ -35,8 +35,7 @@ THROTTLED = {
 """The calls that can be throttled, each with its service."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(Struct, kw_only=True):
     """A fault to inject. ``where`` is a zone, an instance type, ``all``, or an API operation."""
 
     kind: str

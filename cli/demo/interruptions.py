@@ -6,11 +6,11 @@ interrupted nodes, and their pods are provisioned for when they are pending. Bot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.world import Options, World
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +25,7 @@ _NAMESPACE = "default/"
 _COMPARISON_TIMEOUT = timedelta(minutes=15)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interrupt:
+class Interrupt(Struct, kw_only=True):
     """How many spot instances EC2 interrupts; None: all."""
 
     count: int | None = None
@@ -48,8 +47,7 @@ class Interrupt:
         return [i.id for i in world.instances() if i.lifecycle == "spot"][: self.count]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interruptions:
+class Interruptions(Struct, kw_only=True):
     """The result of spot interruptions; the names are the JSON's. Times are maxima, in seconds of cluster time.
 
     ``replacement_before_drain_end`` counts interrupted nodes that were still draining when the last replacement was
@@ -71,15 +69,14 @@ class Interruptions:
         """The same with the times of the cluster that drains first."""
         if drain_first is None:
             return self
-        return replace(
+        return with_fields(
             self,
             seconds_drain_then_provision=drain_first.seconds_to_running,
             seconds_pod_away_drain_then_provision=drain_first.seconds_away,
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rescheduling:
+class Rescheduling(Struct, kw_only=True):
     """How the pods of some nodes were rescheduled, in seconds of cluster time; None if they were not.
 
     ``seconds_to_running`` lasts until as many pods as those nodes had run on other nodes. ``seconds_away`` is the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
 from cli.report import charts
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,8 +29,7 @@ PLACEHOLDER = "CLUSTER"
 """Stands for the cluster's name in manifests, as in AWS's and Karpenter's guides."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scale:
+class Scale(Struct, kw_only=True):
     """Deployments, by a name or a pattern as in a shell (``web-*``), and their replica counts, one after the other."""
 
     deployment: str
@@ -66,16 +65,14 @@ class Scale:
         return matching
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, kw_only=True):
     """One step of the demo: its label, and the replicas of the Deployments that it scales at once, by name."""
 
     label: str
     replicas: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoRequest:
+class DemoRequest(Struct, kw_only=True):
     """The options of a run. ``elapsed`` measures how long work takes (:class:`local.clock.Clock`).
 
     ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle. ``kubeconfig`` is

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping  # noqa: TC003 (msgspec reads the annotations for the schema)
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -18,6 +17,7 @@ from cli.demo import interruptions, unmet
 from cli.demo.interruptions import Interruptions  # noqa: TC001 (the same)
 from cli.demo.unmet import FalseCondition, PendingPods  # noqa: TC001 (the same)
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,8 +30,7 @@ NAMESPACE = "default/"
 """The namespace of the workload; DaemonSets run in other namespaces."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchedNode:
+class LaunchedNode(Struct, kw_only=True):
     """One node that was launched."""
 
     instance_type: str
@@ -40,8 +39,7 @@ class LaunchedNode:
     price: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepSpan:
+class StepSpan(Struct, kw_only=True):
     """When a step began, came to rest (its last change before the cluster was idle; None: not idle) and ended.
 
     ``pending`` are the pods that were pending at its end.
@@ -54,8 +52,7 @@ class StepSpan:
     pending: tuple[PendingPods, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepResult:
+class StepResult(Struct, kw_only=True):
     """The result of one step; the names are the JSON's. ``seconds_to_rest`` is None if ``--rest`` ended it before.
 
     ``pending`` are the pods that were pending at its end.
@@ -67,8 +64,7 @@ class StepResult:
     pending: tuple[PendingPods, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DemoResult:
+class DemoResult(Struct, kw_only=True):
     """The demo's result; the names are the JSON's. None (null) means that nothing of the kind happened.
 
     Planned, bought and realised price (docs/glossary.md), ``rounds`` (decisions that created NodeClaims for pending
@@ -95,8 +91,8 @@ class DemoResult:
     seconds_pending_to_running_p50: float | None
     seconds_pending_to_running_p99: float | None
     steps: tuple[StepResult, ...]
-    interruptions: Interruptions | None = None
     conditions: tuple[FalseCondition, ...]
+    interruptions: Interruptions | None = None
 
     @property
     def has_pending(self) -> bool:
@@ -214,8 +210,7 @@ def _empty_to_gone(events: Sequence[TimelineEvent]) -> list[float]:
     return seconds
 
 
-@dataclass(frozen=True)
-class _Purchase:
+class _Purchase(Struct):
     """USD per hour planned and bought, and the number of decisions."""
 
     planned: float

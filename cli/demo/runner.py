@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from local.world import Options, StuckError, World
 from local.world.event_loop import DEFAULT_LIMIT
 from local.world.hostility import Hostility
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,7 +77,7 @@ class Demo:
             wall_seconds = time.monotonic() - began
             result = results.compute_result(world, spans, price=_price_lookup(world), wall_seconds=wall_seconds)
             if result.interruptions is not None:
-                result = replace(result, interruptions=result.interruptions.compared_to(drain_first))
+                result = with_fields(result, interruptions=result.interruptions.compared_to(drain_first))
             if recorder is not None:
                 self._save(recorder.recording())
             if not request.quiet:
@@ -94,7 +94,7 @@ class Demo:
         start = kept_world.start() if request.keep else None
         options = Options(elapsed=request.elapsed, context={"relay": "function"}, start=start)
         if request.hostile:
-            options = replace(options, hostility=Hostility(boot_failures=1))
+            options = with_fields(options, hostility=Hostility(boot_failures=1))
         return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
 
     def _run_steps(

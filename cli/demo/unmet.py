@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.world import foreign_objects
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,7 @@ _SCHEDULER = "default-scheduler"
 _SHOWN_PODS = 3
 
 
-@dataclass(frozen=True)
-class PendingPods:
+class PendingPods(Struct):
     """Pods by name that are pending for the same reason; of kube-scheduler's if Tenon wrote none."""
 
     pods: tuple[str, ...]
@@ -41,8 +40,7 @@ class PendingPods:
         return f"pending: {named}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class FalseCondition:
+class FalseCondition(Struct):
     """A condition that is False, of a NodePool, a node class or their legacy kinds."""
 
     kind: str

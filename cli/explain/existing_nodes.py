@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.explain.explanation import Check, Section
@@ -11,6 +10,7 @@ from cli.explain.pod_constraints import requested
 from shared.api.quantity import PODS, format_quantity
 from shared.api.taints import REPELLING, format_taint, untolerated
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 from shared.scheduling.rules.node_affinity import required_alternatives
 from shared.scheduling.rules.requirements import RequirementError
 from shared.scheduling.state.state_nodes import build_state_nodes
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _MAX_OBSTACLES = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExistingNodesResult:
+class ExistingNodesResult(Struct, kw_only=True):
     """``summary`` is one clause; ``nearest`` is a line about the node with one obstacle, if there is one."""
 
     summary: str
@@ -35,8 +34,7 @@ class ExistingNodesResult:
     sections: tuple[Section, ...]
 
 
-@dataclass(frozen=True)
-class _Obstacle:
+class _Obstacle(Struct):
     """``name`` is the same for all nodes that have it. ``distance`` is the missing share of a resource, else 1."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.padding import Padding
@@ -10,6 +9,7 @@ from rich.text import Text
 
 from cli import terminal
 from cli.cluster.history import PastEvent
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,8 +25,7 @@ _SIGNS = {True: ("✓", terminal.GOOD), False: ("✗", terminal.BAD), None: ("·
 _MAX_PAST_EVENTS = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
+class Check(Struct, kw_only=True):
     """One check. ``ok`` False: it failed; None: information only."""
 
     name: str
@@ -34,16 +33,14 @@ class Check:
     detail: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
+class Section(Struct, kw_only=True):
     """Checks that belong together, such as those of one NodePool."""
 
     title: str
     checks: tuple[Check, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, kw_only=True):
     """``subject`` names the object, ``state`` completes a sentence about it, ``reason`` says why.
 
     ``criterion`` is the kind of reason. ``nearest`` are changes that would schedule the pod, one a line. ``history``
@@ -64,7 +61,7 @@ class Explanation:
             PastEvent(at=d.at, reason=f"{d.reason} {d.outcome}", message=d.why, by="decision log") for d in decisions
         ]
         history = sorted([*logged, *events], key=lambda e: e.at.timestamp() if e.at else 0.0, reverse=True)
-        return replace(self, history=tuple(history))
+        return with_fields(self, history=tuple(history))
 
 
 def explain_invalid(invalid: InvalidObject, events: Iterable[PastEvent]) -> Explanation:

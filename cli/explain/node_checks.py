@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli import terminal
@@ -11,6 +10,7 @@ from shared.api import nodeclaim
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 from shared.disruption import candidates, drift, savings
 from shared.disruption.budgets import allowed_disruptions, budget_problems
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
@@ -29,8 +29,7 @@ _MAX_INSTANCE_TYPES = 5
 _MAX_PODS = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeChecks:
+class NodeChecks(Struct, kw_only=True):
     """One candidate for disruption, and the cluster that it is checked in."""
 
     view: DisruptionState

@@ -6,10 +6,7 @@ The scheduler decides each check, for a cluster that only holds what the check i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cli.explain.explanation import Check
 from cli.explain.pod_constraints import (
@@ -31,6 +28,7 @@ from cli.explain.pod_constraints import (
     with_requests,
 )
 from shared.base.plurals import plural
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -53,8 +51,7 @@ _LATER_STAGES = (RESOURCES, TOGETHER, LIMITS, CAPACITY, PORTS, SPREAD, ANTI_AFFI
 """Criteria after taints and labels, in the order of the checks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodePoolResult:
+class NodePoolResult(Struct, kw_only=True):
     """The checks against one NodePool, and the failed criteria with their reasons.
 
     ``blocked`` is why the NodePool launches no nodes at all; empty if it can. ``shortfall`` is how much more the pod
@@ -114,15 +111,14 @@ def check_node_pool(
     )
 
 
-@dataclass
-class _NodePoolChecks:
+class _NodePoolChecks(MutableStruct):
     """The checks in their order, and the failed ones."""
 
     trial: SchedulingTrial
     pod: Pod
     constraints: Sequence[Constraint]
-    checks: list[Check] = field(default_factory=list)
-    failed: list[tuple[str, str]] = field(default_factory=list)
+    checks: list[Check] = []
+    failed: list[tuple[str, str]] = []
 
     def check_each_constraint(self) -> None:
         """Each constraint alone."""
@@ -186,8 +182,7 @@ def _without_inter_pod_constraints(pod: Pod) -> Pod:
     return pod if constraint is None else _without_inter_pod_constraints(constraint.without)
 
 
-@dataclass(frozen=True)
-class SchedulingTrial:
+class SchedulingTrial(Struct):
     """Schedules one pod to new nodes of one NodePool."""
 
     observed: ObservedCluster
@@ -205,12 +200,12 @@ class SchedulingTrial:
         snapshot = self.observed.snapshot
         pool = self.pool
         if not limits:
-            pool = msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, limits={}))
+            pool = with_fields(pool, spec=with_fields(pool.spec, limits={}))
         running_pods = [p for p in snapshot.pods if p.key != pod.key] if other_pods else []
         types = self.resolved_pools.instance_types[pool.name]
         return schedule(
             Problem(
-                snapshot=replace(
+                snapshot=with_fields(
                     snapshot,
                     pods=(*running_pods, pod),
                     nodes=snapshot.nodes if other_pods or limits else (),
@@ -261,4 +256,4 @@ class SchedulingTrial:
 def _all_available(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
     if all(o.available for t in types for o in t.offerings):
         return types
-    return tuple(replace(t, offerings=tuple(replace(o, available=True) for o in t.offerings)) for t in types)
+    return tuple(with_fields(t, offerings=tuple(with_fields(o, available=True) for o in t.offerings)) for t in types)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cli import terminal
@@ -21,6 +20,7 @@ from shared.api.labels import offering_key
 from shared.api.meta import is_true
 from shared.api.standby import standby_state
 from shared.base.plurals import plural
+from shared.base.struct import Struct, with_fields
 from shared.disruption import candidates, static_disruption
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
@@ -59,7 +59,7 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         observed = as_decided(observed)
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     view = planning.with_empty_conditions(disruption_view(observed, resolved_pools))
-    view = replace(view, nominated=view.nominated | _nominated(observed, resolved_pools))
+    view = with_fields(view, nominated=view.nominated | _nominated(observed, resolved_pools))
     explanation = _NodeExplanation(
         observed=observed, resolved_pools=resolved_pools, view=view, node=node, claim=claim
     ).explain()
@@ -93,8 +93,7 @@ def _claim_of(observed: ObservedCluster, node: Node) -> NodeClaim | None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _NodeExplanation:
+class _NodeExplanation(Struct, kw_only=True):
     """One node, and the cluster that it is explained in."""
 
     observed: ObservedCluster
@@ -107,15 +106,15 @@ class _NodeExplanation:
         about = self._about()
         not_candidate = self._not_candidate()
         if not_candidate is not None:
-            return replace(not_candidate, sections=(about,))
+            return with_fields(not_candidate, sections=(about,))
         candidate = next(c for c in candidates.all_candidates(self.view) if c.name == self.node.metadata.name)
         checks = NodeChecks(view=self.view, candidate=candidate).all()
         sections = (about, Section(title="Disruption checks", checks=checks))
-        return replace(self._outcome(candidate, checks), sections=sections)
+        return with_fields(self._outcome(candidate, checks), sections=sections)
 
     def _outcome(self, candidate: Candidate, checks: tuple[Check, ...]) -> Explanation:
         """What disruption would do with the candidate now, and why."""
-        observed = replace(self.observed, snapshot=self.view.snapshot)
+        observed = with_fields(self.observed, snapshot=self.view.snapshot)
         plan = planning.plan_disruption(observed, self.resolved_pools, _time_limit())
         command = next((a for a in plan.actions if candidate.name in a.nodes), None)
         if command is not None:

@@ -5,10 +5,7 @@ The scheduler decides about these pods as about any other, so an explanation can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from shared.api import labels as names
 from shared.api.containers import Container, ResourceRequirements
@@ -24,6 +21,7 @@ from shared.api.kubernetes import (
 )
 from shared.api.pods import requests
 from shared.api.quantity import PODS, QuantityError, format_quantity, format_resources
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from shared.api.quantity import Resources
@@ -46,8 +44,7 @@ _CRITERIA_BY_LABEL = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
+class Constraint(Struct, kw_only=True):
     """``criterion`` is the kind of constraint. ``alone`` is the pod with only it, ``without`` the pod without it."""
 
     criterion: str
@@ -76,13 +73,13 @@ def constraints_of(pod: Pod) -> tuple[Constraint, ...]:
 
 def unconstrained(pod: Pod) -> Pod:
     """The pod without constraints and requests; it tolerates all taints."""
-    return msgspec.structs.replace(
+    return with_fields(
         pod, spec=PodSpec(containers=[Container(name="main")], tolerations=[ANY_TAINT]), status=pod.status
     )
 
 
 def _with(pod: Pod, **fields: object) -> Pod:
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))
+    return with_fields(pod, spec=with_fields(pod.spec, **fields))
 
 
 def _volumes(pod: Pod) -> list[Constraint]:
@@ -154,11 +151,11 @@ def _with_terms(pod: Pod, terms: list[NodeSelectorTerm]) -> Pod:
     affinity = pod.spec.affinity
     assert affinity is not None
     assert affinity.node_affinity is not None
-    node_affinity = msgspec.structs.replace(
+    node_affinity = with_fields(
         affinity.node_affinity,
         required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=terms) if terms else None,
     )
-    return _with(pod, affinity=msgspec.structs.replace(affinity, node_affinity=node_affinity))
+    return _with(pod, affinity=with_fields(affinity, node_affinity=node_affinity))
 
 
 def _tolerations(pod: Pod) -> list[Constraint]:
@@ -188,13 +185,13 @@ def _pod_affinity(pod: Pod, criterion: str, field: str) -> list[Constraint]:
         return []
     terms = rules.required_during_scheduling_ignored_during_execution
     alone = PodAffinity(required_during_scheduling_ignored_during_execution=terms)
-    without = msgspec.structs.replace(rules, required_during_scheduling_ignored_during_execution=[])
+    without = with_fields(rules, required_during_scheduling_ignored_during_execution=[])
     return [
         Constraint(
             criterion=criterion,
             name=f"{criterion} to pods within {', '.join(sorted({t.topology_key for t in terms}))}",
-            alone=_with(unconstrained(pod), affinity=msgspec.structs.replace(Affinity(), **{field: alone})),
-            without=_with(pod, affinity=msgspec.structs.replace(affinity, **{field: without})),
+            alone=_with(unconstrained(pod), affinity=with_fields(Affinity(), **{field: alone})),
+            without=_with(pod, affinity=with_fields(affinity, **{field: without})),
         )
     ]
 
@@ -218,7 +215,7 @@ def _ports(pod: Pod) -> list[Constraint]:
     ports = [port for c in pod.spec.containers for port in c.ports if port.host_port]
     if not ports:
         return []
-    without_ports = [msgspec.structs.replace(c, ports=[]) for c in pod.spec.containers]
+    without_ports = [with_fields(c, ports=[]) for c in pod.spec.containers]
     return [
         Constraint(
             criterion=PORTS,

@@ -6,7 +6,6 @@ explanation also says which single changes to the pod, the limits or the capacit
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cli import terminal
@@ -20,6 +19,7 @@ from shared.api.nodepool import pool_title
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
         raise UsageError(f"there is no pod {key}{_similar(observed, key)}")
     not_pending = _not_pending(pod)
     if not_pending is not None:
-        return replace(not_pending, history=observed.history.events(pod.ref))
+        return with_fields(not_pending, history=observed.history.events(pod.ref))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     decision = plan_launches(observed, resolved_pools)
     error = decision.pod_errors.get(key)

@@ -7,11 +7,10 @@ watch instead of a list each time (:mod:`shared.cluster.pod_cache`).
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import Node
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import kubeconfig, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError, ForbiddenError
@@ -115,4 +114,4 @@ class ClusterReader:
             pause = stored_pause(client, cluster=self._reference.cluster, now=now)
         except ForbiddenError:
             return ClusterState(snapshot=snapshot, is_pause_known=False)
-        return ClusterState(snapshot=replace(snapshot, pause=pause))
+        return ClusterState(snapshot=with_fields(snapshot, pause=pause))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.cluster import regions
@@ -12,6 +11,7 @@ from cli.file_contents import read_bytes
 from infra import function_sizes
 from infra.cluster.kubernetes import cluster_manifests, webhook_configuration
 from infra.options import formats, stack_options
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,7 @@ _ROLE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+")
 _IMAGE = re.compile(r"([\w.-]+(:\d+)?/)?[a-z0-9._/-]+(:[\w.-]{1,128})?(@sha256:[0-9a-f]{64})?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Relay:
+class Relay(Struct, kw_only=True):
     """The relay's pods, as options say them: without ``image_uri`` there are none."""
 
     image_uri: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.errors import CommandError
-from shared.api.meta import NamedObject, ObjectMeta, Struct
+from shared.api.meta import ApiStruct, NamedObject, ObjectMeta
 from shared.cluster import listing, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.resources import DEPLOYMENTS, PODS
@@ -19,27 +19,27 @@ NAME = "cluster-autoscaler"
 NAMESPACE = "kube-system"
 
 
-class _Variable(Struct):
+class _Variable(ApiStruct):
     name: str = ""
     value: str = ""
 
 
-class _Container(Struct):
+class _Container(ApiStruct):
     name: str = ""
     command: list[str] | None = None
     args: list[str] | None = None
     env: list[_Variable] | None = None
 
 
-class _PodSpec(Struct):
+class _PodSpec(ApiStruct):
     containers: list[_Container] = []
 
 
-class _Template(Struct):
+class _Template(ApiStruct):
     spec: _PodSpec = _PodSpec()
 
 
-class _Expression(Struct):
+class _Expression(ApiStruct):
     key: str = ""
     operator: str = ""
     values: list[str] = []
@@ -54,7 +54,7 @@ class _Expression(Struct):
         return f"{self.key} {self.operator.lower()} ({','.join(self.values)})"
 
 
-class _Selector(Struct):
+class _Selector(ApiStruct):
     match_labels: dict[str, str] = {}
     match_expressions: list[_Expression] = []
 
@@ -64,7 +64,7 @@ class _Selector(Struct):
         return ",".join([*labels, *map(str, self.match_expressions)])
 
 
-class _Spec(Struct, omit_defaults=False):
+class _Spec(ApiStruct, omit_defaults=False):
     replicas: int = 1
     selector: _Selector = _Selector()
     template: _Template = _Template()
@@ -105,7 +105,7 @@ def _runs_autoscaler(container: _Container) -> bool:
     return first.rpartition("/")[2] == NAME or container.name.endswith(NAME)
 
 
-class _Pod(Struct):
+class _Pod(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
 
 

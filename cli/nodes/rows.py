@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
+from shared.base.struct import Struct, with_fields
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.node_groups.scale_down import CANDIDATE_TAINT
 from shared.node_groups.status import REMOVED_TAINT
@@ -38,8 +38,7 @@ STANDBY_STATES = {WARMING: "warming up", STOPPED: "standby", STARTING: "starting
 DISRUPTING = "disrupting"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Struct, kw_only=True):
     """One node, or a NodeClaim without one.
 
     ``price`` is USD per hour, None if it is unknown; a stopped instance's is 0, as its volumes aren't counted anywhere.
@@ -70,8 +69,7 @@ class Row:
         return self.requested.get(resource, 0) / allocatable if allocatable else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeRows:
+class NodeRows(Struct, kw_only=True):
     """All rows at one moment, and the numbers of running and pending pods."""
 
     now: datetime
@@ -120,7 +118,7 @@ def build(
         rows.append(_node_row(node, claim, pods_by_node.get(node.metadata.name, []), price))
     rows += [_claim_row(claim, price) for claim in (*launched_claims.values(), *pending_claims.values())]
     rows = [
-        replace(row, chunks=chunks.get(row.name, 0), group=groups.get(row.name, ""))
+        with_fields(row, chunks=chunks.get(row.name, 0), group=groups.get(row.name, ""))
         for row in sorted(rows, key=lambda r: r.name)
     ]
     return NodeRows(now=now, rows=tuple(rows), running=running, pending=pending)

@@ -5,7 +5,6 @@ The options are parsed before the cluster is read, so that a mistake in them is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import UsageError
@@ -14,6 +13,7 @@ from cli.nodes import rows as states
 from cli.nodes.rows import SORT_KEYS, STANDBY_STATES
 from local.kubernetes.errors import ApiError
 from local.kubernetes.selectors import matches, parse_labels
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +36,7 @@ PREDICATES: dict[str, Callable[[Row], bool]] = {
 """By name of ``--filter``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(Struct, kw_only=True):
     """Rows that meet every condition, sorted by ``sort`` (descending after a -).
 
     ``pools`` are NodePools or node groups, any if empty. ``text`` is part of a name or another shown value.
@@ -53,7 +52,7 @@ class Selection:
 
     def with_text(self, text: str) -> Selection:
         """The same for another text."""
-        return replace(self, text=text)
+        return with_fields(self, text=text)
 
     def of(self, rows: NodeRows) -> list[Row]:
         """The selected rows in their order."""

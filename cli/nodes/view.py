@@ -5,7 +5,6 @@ A view is a value: a key makes another one. The totals stay on screen; rows belo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from cli import terminal
 from cli.nodes import keyboard, table
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,7 @@ _HEADER_LINES = 2
 _KEYS = "↑ ↓ PgUp PgDn Home End · / filter · q quit"
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(Struct, kw_only=True):
     """``top`` is the index of the first shown row, ``text`` the filter. ``typing``: keys are part of the text."""
 
     top: int = 0
@@ -44,32 +43,31 @@ class View:
         top = min(self.top, last)
         match key:
             case "q" | "Q":
-                return replace(self, closed=True)
+                return with_fields(self, closed=True)
             case "/":
-                return replace(self, typing=True)
+                return with_fields(self, typing=True)
             case keyboard.ESCAPE:
-                return replace(self, text="", top=0)
+                return with_fields(self, text="", top=0)
         moved = {
             keyboard.UP: top - 1, "k": top - 1, keyboard.DOWN: top + 1, "j": top + 1,
             keyboard.PAGE_UP: top - page, keyboard.PAGE_DOWN: top + page, keyboard.HOME: 0, keyboard.END: last,
         }.get(key, top)  # fmt: skip
-        return replace(self, top=min(max(0, moved), last))
+        return with_fields(self, top=min(max(0, moved), last))
 
     def _after_typing(self, key: str) -> View:
         match key:
             case keyboard.ENTER:
-                return replace(self, typing=False)
+                return with_fields(self, typing=False)
             case keyboard.ESCAPE:
-                return replace(self, typing=False, text="", top=0)
+                return with_fields(self, typing=False, text="", top=0)
             case keyboard.BACKSPACE:
-                return replace(self, text=self.text[:-1], top=0)
+                return with_fields(self, text=self.text[:-1], top=0)
             case keyboard.CLEAR:
-                return replace(self, text="", top=0)
-        return replace(self, text=self.text + key, top=0) if len(key) == 1 else self
+                return with_fields(self, text="", top=0)
+        return with_fields(self, text=self.text + key, top=0) if len(key) == 1 else self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frame:
+class Frame(Struct, kw_only=True):
     """The lines of a screen. ``page`` is the number of rows that it has room for, ``count`` that of selected rows."""
 
     lines: Sequence[Sequence[Segment]]

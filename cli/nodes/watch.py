@@ -10,7 +10,6 @@ import contextvars
 import queue
 import threading
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.live import Live
@@ -20,6 +19,7 @@ from cli.cluster.pricing import offering_prices
 from cli.nodes import keyboard, rows
 from cli.nodes.view import View, frame
 from shared.base import runtime
+from shared.base.struct import Struct, with_fields
 from shared.cluster.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def _rows(observed: ObservedCluster, price: Callable[[Mapping[str, str]], float 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Update:
+class _Update(Struct, kw_only=True):
     """The rows as last read; ``error`` says why they aren't current."""
 
     rows: NodeRows
@@ -84,7 +83,7 @@ class _Updates:
 
     def read(self) -> _Update:
         try:
-            self._observed = replace(self._observed, snapshot=self._refresh(), now=runtime.now())
+            self._observed = with_fields(self._observed, snapshot=self._refresh(), now=runtime.now())
             error = ""
         except UnavailableError as unavailable:
             error = unavailable.message or str(unavailable)

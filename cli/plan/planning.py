@@ -7,10 +7,7 @@ pods that fit on existing nodes are bound there.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from cli.cluster.observed_cluster import disruption_view, with_snapshot
 from cli.cluster.pricing import cluster_cost, nodes_cost
@@ -19,6 +16,7 @@ from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
 from shared.api.pods import is_pending, is_reschedulable
+from shared.base.struct import Struct, with_fields
 from shared.disruption import emptiness
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import EMPTY
@@ -48,8 +46,7 @@ _STATIC = "plan/static"
 """The decision that the names of static pools' planned nodes follow from."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PendingDisruption:
+class PendingDisruption(Struct, kw_only=True):
     """A node that is disrupted at ``due`` if nothing changes until then."""
 
     node: str
@@ -57,8 +54,7 @@ class PendingDisruption:
     due: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisruptionPlan:
+class DisruptionPlan(Struct, kw_only=True):
     """Actions in their order, nodes that are blocked and why, and nodes that are disrupted later.
 
     ``search_completed`` is False if the consolidation search was stopped.
@@ -80,8 +76,7 @@ class DisruptionPlan:
         return tuple(node for a in self.actions for node in a.nodes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Struct, kw_only=True):
     """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
     ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
@@ -92,13 +87,13 @@ class Plan:
     cost_before: float
     unpriced: int
     lost: tuple[str, ...] = ()
-    launches: Decision = field(default_factory=Decision)
-    disruption: DisruptionPlan = field(default_factory=DisruptionPlan)
+    launches: Decision = Decision()
+    disruption: DisruptionPlan = DisruptionPlan()
     snapshot: Snapshot
     after_launches: Snapshot
     resolved_pools: ResolvedNodePools
-    missing_replicas: Mapping[str, str] = field(default_factory=dict)
-    traffic: PlannedTraffic = field(default_factory=PlannedTraffic)
+    missing_replicas: Mapping[str, str] = {}
+    traffic: PlannedTraffic = PlannedTraffic()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -164,7 +159,7 @@ def plan_launches(
     view = disruption_view(observed, resolved_pools)
     replicas, _ = _missing_replicas(observed.snapshot, resolved_pools)
     claims = new_node_claims(replicas, observed.snapshot, resolved_pools, decision=_STATIC)
-    snapshot = replace(observed.snapshot, node_claims=(*observed.snapshot.node_claims, *claims))
+    snapshot = with_fields(observed.snapshot, node_claims=(*observed.snapshot.node_claims, *claims))
     leaving = frozenset(lost) | view.disrupting_nodes
     pods = frozenset(
         p.key
@@ -183,7 +178,7 @@ def plan_launches(
         )
     )
     return _with_replicas(
-        msgspec.structs.replace(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods}),
+        with_fields(decision, pod_errors={**decision.pod_errors, **observed.unreadable_pods}),
         replicas,
         claims,
     )
@@ -209,12 +204,10 @@ def _with_replicas(decision: Decision, replicas: Sequence[PlannedNodeClaim], cla
         return decision
     existing = dict(decision.existing_nodes)
     with_pods = [
-        msgspec.structs.replace(replica, pods=tuple(existing.pop(claim.name, ())))
+        with_fields(replica, pods=tuple(existing.pop(claim.name, ())))
         for replica, claim in zip(replicas, claims, strict=True)
     ]
-    return msgspec.structs.replace(
-        decision, existing_nodes=existing, new_node_claims=(*with_pods, *decision.new_node_claims)
-    )
+    return with_fields(decision, existing_nodes=existing, new_node_claims=(*with_pods, *decision.new_node_claims))
 
 
 def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str]) -> Snapshot:
@@ -230,9 +223,9 @@ def _after_launches(snapshot: Snapshot, launches: Decision, lost: Collection[str
             if pod.key not in not_on_a_node and pod.spec.node_name not in lost_nodes:
                 pods.append(pod)
         elif node in node_names:
-            spec = msgspec.structs.replace(pod.spec, node_name=node)
-            pods.append(msgspec.structs.replace(pod, spec=spec))
-    return replace(
+            spec = with_fields(pod.spec, node_name=node)
+            pods.append(with_fields(pod, spec=spec))
+    return with_fields(
         snapshot,
         pods=tuple(pods),
         capacity_buffers=_without_launched(snapshot, launches),
@@ -249,8 +242,8 @@ def _without_launched(snapshot: Snapshot, launches: Decision) -> tuple[BufferObj
         objects, buffer = resolved.objects, resolved.objects.buffer
         if launched[buffer.key]:
             chunks = resolved.chunks - launched[buffer.key]
-            spec = msgspec.structs.replace(buffer.spec, replicas=chunks, percentage=None, limits=None)
-            objects = replace(objects, buffer=msgspec.structs.replace(buffer, spec=spec))
+            spec = with_fields(buffer.spec, replicas=chunks, percentage=None, limits=None)
+            objects = with_fields(objects, buffer=with_fields(buffer, spec=spec))
         remaining.append(objects)
     return tuple(remaining)
 
@@ -301,7 +294,7 @@ def with_empty_conditions(view: DisruptionState) -> DisruptionState:
             since = _last_pod_event(claim) or view.now
             claim = emptiness.with_empty_condition(claim, is_empty=change.is_empty, now=min(since, view.now))  # noqa: PLW2901 (the same claim, updated)
         claims.append(claim)
-    return replace(view, snapshot=replace(view.snapshot, node_claims=tuple(claims)))
+    return with_fields(view, snapshot=with_fields(view.snapshot, node_claims=tuple(claims)))
 
 
 def _last_pod_event(claim: NodeClaim) -> datetime | None:
@@ -330,9 +323,9 @@ def _pending_disruptions(view: DisruptionState) -> tuple[PendingDisruption, ...]
 def _without(view: DisruptionState, nodes: Collection[str]) -> DisruptionState:
     """The view without these nodes and their pods, which are scheduled elsewhere already."""
     snapshot = view.snapshot
-    return replace(
+    return with_fields(
         view,
-        snapshot=replace(
+        snapshot=with_fields(
             snapshot,
             pods=tuple(p for p in snapshot.pods if p.spec.node_name not in nodes),
             nodes=tuple(n for n in snapshot.nodes if n.metadata.name not in nodes),

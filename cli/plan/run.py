@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,6 +15,7 @@ from cli.cluster.reader import open_cluster
 from cli.errors import UsageError
 from cli.plan import json_plan, output, planned_pods, planning, what_if
 from cli.progress import progress
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
 
 
-@dataclass(frozen=True)
-class Assumptions:
+class Assumptions(Struct):
     """What the plan assumes, as the options say it. ``namespace`` is that of names without one."""
 
     changes: Sequence[str]
@@ -72,7 +71,7 @@ def _compute(before: ObservedCluster, changed: ObservedCluster, without: Sequenc
     computed = planning.make_plan(changed, resolved_pools, lost=lost, should_stop=lambda: time.monotonic() >= end)
     cost, unpriced = cluster_cost(before.snapshot, resolved_pools)
     traffic = planned_pods.planned_traffic(before.services(), before.snapshot, computed)
-    return replace(computed, cost_before=cost, unpriced=unpriced, traffic=traffic)
+    return with_fields(computed, cost_before=cost, unpriced=unpriced, traffic=traffic)
 
 
 def _validate(observed: ObservedCluster, resolved_pools: ResolvedNodePools, without: Sequence[str]) -> None:

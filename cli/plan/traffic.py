@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.traffic.cross_zone import Traffic
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from cli.traffic.cross_zone import ServiceTraffic
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceChange:
+class ServiceChange(Struct, kw_only=True):
     """A Service's traffic before and after the plan; None: it has no endpoints then."""
 
     service: str
@@ -32,12 +31,11 @@ class ServiceChange:
         return self.after.share - self.before.share if self.before and self.after else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedTraffic:
+class PlannedTraffic(Struct, kw_only=True):
     """The traffic before and after the plan; ``problem`` is why it isn't known, empty if it is."""
 
-    before: Traffic = field(default_factory=Traffic)
-    after: Traffic = field(default_factory=Traffic)
+    before: Traffic = Traffic()
+    after: Traffic = Traffic()
     problem: str = ""
 
     @property

@@ -6,11 +6,8 @@ A change only affects the snapshot; the plan for it is computed as for a cluster
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
 
 from cli import workloads
 from cli.cluster import manifest_reader, offerings
@@ -19,6 +16,7 @@ from cli.errors import UsageError
 from shared.api.labels import offering_key
 from shared.api.meta import NamedObject
 from shared.api.pods import is_reschedulable
+from shared.base.struct import Struct, with_fields
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.disruption.budgets import budget_problems
 
@@ -43,8 +41,7 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaleWorkload:
+class ScaleWorkload(Struct, kw_only=True):
     """Another number of replicas for a workload."""
 
     kind: str
@@ -53,8 +50,7 @@ class ScaleWorkload:
     replicas: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyFile:
+class ApplyFile(Struct, kw_only=True):
     """The NodePools, node classes and NodeOverlays of a file are applied."""
 
     path: Path
@@ -111,7 +107,7 @@ def _scale(observed: ObservedCluster, change: ScaleWorkload) -> ObservedCluster:
         missing = change.replicas - len(own_pods)
         names = (f"{change.name}-what-if-{i}" for i in range(missing))
         own_pods += [workloads.pending_pod(template, change.namespace, name) for name in names]
-    return with_snapshot(observed, replace(observed.snapshot, pods=(*other_pods, *own_pods)))
+    return with_snapshot(observed, with_fields(observed.snapshot, pods=(*other_pods, *own_pods)))
 
 
 def _deletion_order(pod: Pod) -> tuple[bool, float, str]:
@@ -156,10 +152,10 @@ def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster
         raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass, AWSNodeTemplate or NodeOverlay")
     snapshot = observed.snapshot
     statuses = {c.name: c.status for c in snapshot.node_classes}
-    with_status = (msgspec.structs.replace(c, status=statuses.get(c.name, c.status)) for c in node_classes)
+    with_status = (with_fields(c, status=statuses.get(c.name, c.status)) for c in node_classes)
     return with_snapshot(
         observed,
-        replace(
+        with_fields(
             snapshot,
             node_pools=_with_changed(snapshot.node_pools, node_pools),
             node_classes=_with_changed(snapshot.node_classes, tuple(with_status)),

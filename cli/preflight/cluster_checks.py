@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.preflight.finding import failed, passed
 from infra.cluster.kubernetes import cluster_manifests, kinds_check
 from shared.api import labels
 from shared.api.kubernetes import Node
-from shared.api.meta import ObjectMeta, Struct
+from shared.api.meta import ApiStruct, ObjectMeta
+from shared.base.struct import Struct
 from shared.cluster import listing, resources
 from shared.cluster.resources import Resource
 
@@ -38,25 +38,24 @@ _COMPUTE_TYPE, _AUTO, _FARGATE = "eks.amazonaws.com/compute-type", "auto", "farg
 _KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
 
 
-class _DeploymentSpec(Struct):
+class _DeploymentSpec(ApiStruct):
     replicas: int = 1
 
 
-class _Deployment(Struct):
+class _Deployment(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
     spec: _DeploymentSpec = _DeploymentSpec()
 
 
-class _DaemonSet(Struct):
+class _DaemonSet(ApiStruct):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _Definition(Struct):
+class _Definition(ApiStruct):
     metadata: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterObjects:
+class ClusterObjects(Struct, kw_only=True):
     """What the checks read of the cluster."""
 
     nodes: tuple[Node, ...]

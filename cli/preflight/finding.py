@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shared.base.struct import Struct
 from shared.cluster.errors import ApiError
 
 Status = Literal["passed", "failed", "unknown"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Struct, kw_only=True):
     """The result of a check: what was read, and for a failed one what to do. "unknown": it can't be read."""
 
     check: str

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from cli import terminal
 from cli.cluster.commitments import commitment_bill
 from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
@@ -24,6 +22,7 @@ from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal, requests
 from shared.api.quantity import QuantityError, add
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 from shared.standby.held_nodes import without_stopped
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _node_spans(observed: ObservedCluster, prices: Prices, start: datetime) -> l
     claims = {c.status.provider_id: c for c in observed.snapshot.node_claims if c.status.provider_id}
     chunks = chunks_by_node(observed.snapshot)
     return [
-        replace(_node_span(n, claims.get(n.spec.provider_id), prices, start), chunks=chunks.get(n.metadata.name, 0))
+        with_fields(_node_span(n, claims.get(n.spec.provider_id), prices, start), chunks=chunks.get(n.metadata.name, 0))
         for n in observed.snapshot.nodes
     ]
 

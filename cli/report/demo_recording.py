@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +17,7 @@ from shared.api.limit_range import LimitRange
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
 from shared.base import aws, decision_log, runtime
+from shared.base.struct import MutableStruct
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
 from shared.snapshot import Snapshot
 
@@ -40,15 +40,14 @@ _SPAN_TIMES = {
 """The time of a :class:`NodeSpan` that each timeline event sets."""
 
 
-@dataclass
-class Recorder:
+class Recorder(MutableStruct):
     """Records a local cluster from the moment the recorder is created."""
 
     world: World
     price: Callable[[str, str, str], float]
     title: str
-    marks: list[tuple[datetime, str]] = field(default_factory=list)
-    pod_requests: dict[str, Resources] = field(default_factory=dict)
+    marks: list[tuple[datetime, str]] = []
+    pod_requests: dict[str, Resources] = {}
     first_event: int = 0
 
     def __post_init__(self) -> None:

@@ -8,12 +8,12 @@ highest bound is used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api.quantity import CPU, MEMORY, PODS
+from shared.base.struct import Struct
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 _STEPS = 65
 
 
-@dataclass(frozen=True)
-class LowerBound:
+class LowerBound(Struct):
     """Prices of resources, USD per hour of one unit; a row for each try."""
 
     resources: tuple[str, ...]

@@ -6,7 +6,6 @@ is required, whether or not the type has a default for it.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 import typing
@@ -86,18 +85,15 @@ def _complete(definition: dict[str, Any], class_: type[Any]) -> None:
 def _fields(class_: type[Any]) -> Iterator[tuple[str, Any]]:
     """The fields with their types, named as in JSON."""
     hints = typing.get_type_hints(class_)
-    if dataclasses.is_dataclass(class_):
-        yield from ((field.name, hints[field.name]) for field in dataclasses.fields(class_))
-        return
     for field in msgspec.structs.fields(class_):
         yield field.encode_name, hints[field.name]
 
 
 def _classes(types: typing.Iterable[Any]) -> Iterator[Any]:
-    """All Structs and data classes among these types and in their fields."""
+    """All Structs among these types and in their fields."""
     for type_ in types:
-        if dataclasses.is_dataclass(type_) or (isinstance(type_, type) and issubclass(type_, msgspec.Struct)):
+        if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
             yield type_
-            yield from _classes(hint for _, hint in _fields(typing.cast("type[Any]", type_)))
+            yield from _classes(hint for _, hint in _fields(type_))
         else:
             yield from _classes(typing.get_args(type_))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from infra import function_sizes
 from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.settings import variable
+from shared.base.struct import Struct
 from shared.shadow import store
 from shared.shadow.ledger import date_of
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from shared.shadow.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShadowDays:
+class ShadowDays(Struct, kw_only=True):
     """The days of a period that shadow mode counted, oldest first, and the record that it has now."""
 
     cluster: str

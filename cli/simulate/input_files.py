@@ -5,7 +5,6 @@ An object that can't be read is reported by itself; the others are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -22,6 +21,7 @@ from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from shared.base.struct import MutableStruct, Struct
 from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_overlays, convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
@@ -50,18 +50,16 @@ class DocumentError(UsageError):
     """An invalid document; the message says what is wrong and where."""
 
 
-@dataclass
-class Document:
+class Document(MutableStruct):
     """The contents of the files, as JSON values."""
 
-    options: dict[str, Any] = field(default_factory=dict)
-    objects: list[dict[str, Any]] = field(default_factory=list)
-    instance_types: list[dict[str, Any]] = field(default_factory=list)
-    types_for_pool: dict[str, list[str]] = field(default_factory=dict)
+    options: dict[str, Any] = {}
+    objects: list[dict[str, Any]] = []
+    instance_types: list[dict[str, Any]] = []
+    types_for_pool: dict[str, list[str]] = {}
 
 
-@dataclass(frozen=True)
-class SimulationInput:
+class SimulationInput(Struct):
     """The scheduling problem, the pods and other objects that can't be read, and notes on what was left out."""
 
     problem: Problem

@@ -6,11 +6,11 @@ operators often have only some of the permissions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
+import msgspec
 from botocore.exceptions import ClientError
 
 from cli.cluster.observed_cluster import pause_messages
@@ -20,6 +20,7 @@ from infra import function_sizes
 from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.settings import variable
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,8 +35,7 @@ SHADOW = "shadow"
 """The mode of a deployment that only compares."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Function:
+class Function(Struct, kw_only=True):
     """A deployed function. ``ran`` is the time of its last log line, None if there is none or it can't be read."""
 
     name: str
@@ -46,8 +46,7 @@ class Function:
     trouble: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Queue:
+class Queue(Struct, kw_only=True):
     """The messages of a queue: visible, in flight, delayed; and in its dead-letter queue."""
 
     name: str
@@ -58,8 +57,7 @@ class Queue:
     trouble: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Alarm:
+class Alarm(Struct, kw_only=True):
     """An alarm in the ALARM state."""
 
     name: str
@@ -68,8 +66,7 @@ class Alarm:
     runbook: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unready:
+class Unready(Struct, kw_only=True):
     """A condition of a NodePool or node class that is False."""
 
     kind: str
@@ -79,8 +76,7 @@ class Unready:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeploymentStatus:
+class DeploymentStatus(Struct, kw_only=True):
     """The status of all parts; ``notes`` say what could not be read, ``pauses`` what is paused.
 
     ``mode`` is active or shadow. ``fleet`` is the fleet whose catalog function, undelivered events and alarm these are,
@@ -91,7 +87,7 @@ class DeploymentStatus:
     queues: tuple[Queue, ...]
     alarms: tuple[Alarm, ...]
     unready: tuple[Unready, ...]
-    interruption_feed: InterruptionFeed = field(default_factory=InterruptionFeed)
+    interruption_feed: InterruptionFeed = InterruptionFeed()
     notes: tuple[str, ...] = ()
     mode: str = "active"
     pauses: tuple[str, ...] = ()
@@ -109,8 +105,7 @@ class DeploymentStatus:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusOutput(DeploymentStatus):
+class StatusOutput(DeploymentStatus, kw_only=True):
     """The status of Tenon itself. ``well``: nothing needs attention; ``notes`` say what could not be read."""
 
     well: bool
@@ -118,7 +113,7 @@ class StatusOutput(DeploymentStatus):
 
 def output(deployed: DeploymentStatus) -> StatusOutput:
     """The status as ``tenon status --json`` prints it."""
-    parts = {part.name: getattr(deployed, part.name) for part in fields(deployed)}
+    parts = {part.name: getattr(deployed, part.name) for part in msgspec.structs.fields(deployed)}
     return StatusOutput(**parts, well=deployed.healthy)
 
 

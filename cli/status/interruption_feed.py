@@ -7,7 +7,6 @@ instances end with the instance.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from botocore.exceptions import ClientError
 from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.aws import error_code
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,8 +28,7 @@ _HISTORY = timedelta(days=14)
 _PERIOD = 3600
 
 
-@dataclass(frozen=True, kw_only=True)
-class InterruptionFeed:
+class InterruptionFeed(Struct, kw_only=True):
     """The problems of the feed, and the hour of the last event that a rule matched; None if there was none."""
 
     problems: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,6 +10,7 @@ from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.status import deployment
 from shared.base import runtime
+from shared.base.struct import Struct, with_fields
 from shared.cluster.errors import ApiError
 from shared.cluster.kubeconfig import KubeconfigError
 from shared.cluster.snapshot_reader import SnapshotReader
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct):
     """A cluster's deployment at a moment; ``healthy``: nothing needs attention."""
 
     cluster: str
@@ -58,7 +57,7 @@ def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot
     try:
         client = live_reader.connect(reference)
         pause, notes = live_reader.read_pause(client, reference, now=now)
-        return replace(SnapshotReader(client).read(now), pause=pause), notes
+        return with_fields(SnapshotReader(client).read(now), pause=pause), notes
     except (ApiError, KubeconfigError) as error:
         return None, [f"the cluster can't be read: {error}"]
 

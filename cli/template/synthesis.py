@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +13,7 @@ import typer
 from cli.errors import CommandError, UsageError
 from infra.cluster import resource_names
 from infra.options import context_keys, stack_options
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,16 +30,14 @@ _OTHER_KEYS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Asset:
+class Asset(Struct):
     """A file or folder of the assembly that the stack needs in the bucket; ``key`` is without the prefix."""
 
     path: Path
     key: str
 
 
-@dataclass(frozen=True)
-class Synthesised:
+class Synthesised(Struct):
     """A stack's name, template and assets."""
 
     stack: str
@@ -47,8 +45,7 @@ class Synthesised:
     assets: tuple[Asset, ...]
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct):
     """A cluster whose stack is to be synthesised, with valid options."""
 
     cluster: str

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cli.traffic.service import Routing  # noqa: TC001 (a recording is decoded by it)
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,8 +34,7 @@ _OVERLOAD_THRESHOLD = 0.2
 (k8s.io/endpointslice/topologycache)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceTraffic:
+class ServiceTraffic(Struct, kw_only=True):
     """``share`` of a Service's traffic crosses zones, 0 to 1.
 
     ``same_zone_share`` is that with trafficDistribution PreferSameZone, and ``same_zone_load`` how busy the busiest
@@ -58,8 +59,7 @@ class ServiceTraffic:
         return USD_PER_CROSSING_TB * self.share
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
+class Traffic(Struct, kw_only=True):
     """The traffic of the Services that have endpoints."""
 
     services: tuple[ServiceTraffic, ...] = ()
@@ -73,13 +73,12 @@ class Traffic:
         return min(1.0, sum(s.share * s.endpoints for s in self.services) / endpoints)
 
 
-@dataclass
-class _PodGroup:
+class _PodGroup(MutableStruct):
     """The pods of a namespace with the same labels: how many each zone has."""
 
     labels: frozenset[tuple[str, str]]
-    ready: Counter[str] = field(default_factory=Counter)
-    unready: Counter[str] = field(default_factory=Counter)
+    ready: Counter[str] = msgspec.field(default_factory=Counter)
+    unready: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 def cross_zone_traffic(services: Iterable[Service], pods: Sequence[PlacedPod]) -> Traffic:

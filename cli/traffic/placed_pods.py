@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.meta import is_true
 from shared.api.pods import is_daemon, is_terminal, is_terminating
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 _READY = "Ready"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacedPod:
+class PlacedPod(Struct, kw_only=True):
     """A pod on a node of a known zone.
 
     ``is_client``: it counts where clients are. DaemonSets' pods don't: there are as many in a zone as nodes.

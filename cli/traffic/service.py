@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from shared.api.meta import ObjectMeta, Struct, namespaced_key
+from shared.api.meta import ApiStruct, ObjectMeta, namespaced_key
 
 TOPOLOGY_MODES = ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 """The annotation, and its name before Kubernetes 1.27."""
@@ -26,7 +26,7 @@ evenly. ``NodeLocal``: only those of the client's node.
 """
 
 
-class ServiceSpec(Struct):
+class ServiceSpec(ApiStruct):
     """The fields of a Service that decide where its traffic goes."""
 
     type: str = "ClusterIP"
@@ -37,7 +37,7 @@ class ServiceSpec(Struct):
     traffic_distribution: str = ""
 
 
-class Service(Struct):
+class Service(ApiStruct):
     """A Service."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -13,12 +13,13 @@ decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +31,7 @@ GROUPS: tuple[Group, ...] = ("read", "unsupported", "ignored")
 _DECISIONS = Path(__file__).parent / "decisions"
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(Struct):
     """What is done with a field, or with all fields below a prefix; ``why`` is a file for ``read``, else a sentence."""
 
     kind: str

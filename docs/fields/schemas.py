@@ -8,9 +8,10 @@ in brackets where not all of a file's versions have the field.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,8 +21,7 @@ _LINE = re.compile(r"(?P<path>\S+)(?: -> (?P<type>\w+))?(?: \[(?P<versions>[\d. 
 _SOURCE = re.compile(r"# (?P<version>[\d.]+): (?P<source>.+)")
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(Struct):
     """A published field; ``type`` is the shared type that it leads to, or empty."""
 
     kind: str
@@ -29,12 +29,11 @@ class Field:
     type: str = ""
 
 
-@dataclass
-class Schemas:
+class Schemas(MutableStruct):
     """The fields of a product: the versions that have each of them, and the source of each version."""
 
-    sources: dict[str, str] = field(default_factory=dict)
-    versions: dict[Field, frozenset[str]] = field(default_factory=dict)
+    sources: dict[str, str] = {}
+    versions: dict[Field, frozenset[str]] = {}
 
     def fields(self, version: str = "") -> tuple[Field, ...]:
         """The fields of one version, or of all."""

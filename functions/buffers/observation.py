@@ -10,13 +10,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from functions.buffers.readings import Source
 from shared.api import buffer_signals
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.labels import ALARM_UNTIL, EVENT_UNTIL, QUEUE_CHUNKS, QUEUE_UNTIL
 from shared.api.meta import annotated
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -129,4 +128,4 @@ def _text(time: datetime | None) -> str | None:
 
 def _with(buffer: CapacityBuffer, written: Mapping[str, str | None]) -> CapacityBuffer:
     """The buffer with these annotations; None removes one."""
-    return replace(buffer, metadata=annotated(buffer.metadata, written))
+    return with_fields(buffer, metadata=annotated(buffer.metadata, written))

@@ -5,7 +5,6 @@ Only what the deployment names is read: the role allows no more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -47,8 +46,7 @@ class Readings(Struct, kw_only=True):
     unknown: Mapping[Source, str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceReader:
+class SourceReader(Struct, kw_only=True):
     """Reads queues and alarms; ``cache`` is the warm process's, which keeps the URLs of queues."""
 
     settings: BufferSettings

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError
 from shared.disruption import consolidatable, drift, emptiness

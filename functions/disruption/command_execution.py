@@ -7,18 +7,17 @@ The lease is held. A run that dies leaves its claims in the queue, and the next 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
 from shared.base import hints
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from shared.disruption.disruption_state import DisruptionState
 
 
-@dataclass(kw_only=True)
-class DisruptionReport:
+class DisruptionReport(MutableStruct, kw_only=True):
     """What a reconcile did, for metrics. ``saved`` is USD per hour of all commands that were started."""
 
     removed: int = 0
@@ -55,8 +53,7 @@ class DisruptionReport:
     saved: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandExecutor:
+class CommandExecutor(Struct, kw_only=True):
     """Executes the commands of one reconcile; each takes the next of ``command_ids``."""
 
     settings: DisruptionSettings
@@ -68,7 +65,7 @@ class CommandExecutor:
     command_ids: Iterator[str]
     now: Callable[[], datetime]
     logger: Logger
-    report: DisruptionReport = field(default_factory=DisruptionReport)
+    report: DisruptionReport = msgspec.field(default_factory=DisruptionReport)
 
     def start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
         """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
@@ -216,11 +213,11 @@ class CommandExecutor:
 
 
 def _tainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=taints.with_disrupted(node.spec.taints)))
+    return with_fields(node, spec=with_fields(node.spec, taints=taints.with_disrupted(node.spec.taints)))
 
 
 def _untainted(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=taints.without_disrupted(node.spec.taints)))
+    return with_fields(node, spec=with_fields(node.spec, taints=taints.without_disrupted(node.spec.taints)))
 
 
 def _is_paused(claim: NodeClaim, state: DisruptionState) -> bool:

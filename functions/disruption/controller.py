@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from functions.disruption.room_requests import request_room
 from functions.disruption.savings_search import SavingsSearch
 from functions.disruption.soft_taints import write_soft_taints
 from functions.disruption.state_reader import StateReader
+from shared.base.struct import with_fields
 from shared.cluster.lease import LeaseHeldError, hold
 from shared.disruption.methods import BY_REASON, FAST_METHODS
 
@@ -154,7 +154,7 @@ class DisruptionController:
         """The state with what the load so far says about how long savings last; it also records the load now."""
         cluster = self._settings.cluster_name
         evidence = record_load(self._client, state.snapshot, cluster=cluster, now=state.now, logger=self._logger)
-        return replace(state, evidence=evidence)
+        return with_fields(state, evidence=evidence)
 
     def _consolidate(self, state: DisruptionState, budgets: BudgetTracker) -> MethodResult | None:
         """Search without the lease, and start the command if it is still valid; None if no search was needed."""

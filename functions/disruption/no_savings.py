@@ -6,10 +6,10 @@ Warm execution environments remember it; a new one searches once.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared.base.struct import Struct
 from shared.disruption.candidates import disruption_blocker
 from shared.disruption.command import UNDERUTILIZED
 from shared.scheduling.buffers.chunks import resolved_buffers
@@ -26,8 +26,7 @@ _MIN_TTL, _MAX_TTL = timedelta(minutes=1), timedelta(minutes=10)
 """Prices may change in the meantime."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoSavings:
+class NoSavings(Struct, kw_only=True):
     """Consolidation found nothing at ``searched_at``, in a cluster that is as it was ``since`` then.
 
     ``next_savings_at`` is when a set of nodes pays back at the earliest; None if the search ended before it knew.

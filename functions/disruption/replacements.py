@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.meta import annotated
+from shared.base.struct import with_fields
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price, ready_overlays
@@ -104,7 +103,7 @@ class Replacements:
             return ()
         pools = self.resolved_pools(snapshot, now=now)
         claims = new_node_claims(command.replacements, snapshot, pools, decision=command_id)
-        return tuple(replace(c, metadata=annotated(c.metadata, {names.REPLACES: command_id})) for c in claims)
+        return tuple(with_fields(c, metadata=annotated(c.metadata, {names.REPLACES: command_id})) for c in claims)
 
     def launch(self, claims: Sequence[NodeClaim], snapshot: Snapshot) -> None:
         """Launch the NodeClaims; those without capacity are deleted, and the next reconcile rolls the command back."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from shared.base import hints, queues
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,7 @@ MAX_REQUEUES = 500
 _RECORD_TTL_SECONDS = 3600
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequeueSender:
+class RequeueSender(Struct, kw_only=True):
     """Sends the requeues of one invocation.
 
     ``requeues`` is how many messages its chain has had; after :data:`MAX_REQUEUES` the sweep begins a new one.

@@ -5,11 +5,11 @@ A warm process remembers that it has searched this cluster and found nothing (:m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.disruption.no_savings import NoSavings, fingerprint
+from shared.base.struct import Struct
 from shared.disruption import consolidation, disruption_queue
 from shared.disruption.command import UNDERUTILIZED
 
@@ -28,8 +28,7 @@ _SEARCH_TIMEOUT = timedelta(seconds=15)
 _CACHE_KEY = "disruption:nothing-to-save"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavingsSearch:
+class SavingsSearch(Struct, kw_only=True):
     """The search of one reconcile. ``until``: it stops then at the latest."""
 
     replacements: Replacements

@@ -5,13 +5,13 @@ No method knows standby nodes. The snapshot with them is kept next to the state,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from functions.disruption.instance_networks import instance_networks
 from shared.api.nodepool import node_class_for
 from shared.api.pause import read_pause
 from shared.api.standby import standby_state
+from shared.base.struct import Struct, with_fields
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import disruption_queue
 from shared.disruption.budgets import BudgetTracker
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterState:
+class ClusterState(Struct, kw_only=True):
     """One read of the cluster: the state that methods decide from, what its budgets allow, and ``everything``.
 
     The latter is the state's snapshot with the standby nodes.
@@ -48,8 +47,7 @@ class ClusterState:
         return any(standby_state(claim) for claim in self.everything.node_claims)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StateReader:
+class StateReader(Struct, kw_only=True):
     """Reads the state, as often as one reconcile needs it."""
 
     client: Client
@@ -61,7 +59,7 @@ class StateReader:
         """The cluster's state now, still without instance types and prices, and its budgets. The lease is held."""
         now = self.runtime.now()
         pause = read_pause(lease.annotations, now=now)
-        everything = replace(read_snapshot(self.client, now=now), pause=pause)
+        everything = with_fields(read_snapshot(self.client, now=now), pause=pause)
         snapshot = without_standbys(everything)
         state = DisruptionState(snapshot=snapshot, now=now)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)
@@ -70,7 +68,7 @@ class StateReader:
         networks = instance_networks(
             self.cloud_provider, snapshot.node_classes, cache=self.runtime.cache, now=now, logger=self.logger
         )
-        state = replace(
+        state = with_fields(
             with_chunks(state, decision),
             nominated=nominated | disruption_queue.replacement_names(snapshot.node_claims),
             instance_networks=networks,

@@ -7,13 +7,13 @@ until a later sweep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from functions.interruption import early_drains
 from functions.interruption.cordon_and_drain import Drain
 from functions.interruption.rebalance_policy import is_ignored
 from functions.interruption.replacement_launch import delayed_pods
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources
 from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from shared.termination.delayed_eviction import DelayedPods
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnnouncedNodes:
+class AnnouncedNodes(Struct, kw_only=True):
     """The nodes with announced interruptions, of one invocation. ``cluster`` is the cluster's name."""
 
     cluster: str
@@ -119,7 +118,7 @@ class AnnouncedNodes:
     def _replace_marked(self, now: datetime) -> None:
         """Replace the marked nodes that may be replaced now."""
         pause = cluster_pause(self.client, cluster=self.cluster, now=now)
-        snapshot = replace(without_standbys(read_snapshot(self.client, now=now)), pause=pause)
+        snapshot = with_fields(without_standbys(read_snapshot(self.client, now=now)), pause=pause)
         plan = early_drains.plan_drains(snapshot, now=now)
         for node in plan.cordon:
             self.drainer.cordon(node)

@@ -6,10 +6,10 @@ The report counts what becomes of it.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shared.base import hints, queues
+from shared.base.struct import Struct
 from shared.interruptions.notice import MalformedEventError
 from shared.interruptions.parser import parse
 
@@ -39,8 +39,7 @@ Report = Counter[ReportKey]
 """The results of a batch, for its log line and metrics."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(Struct, kw_only=True):
     """An SQS message with one event. ``redelivered``: an earlier invocation may have handled it in part."""
 
     id: str
@@ -48,8 +47,7 @@ class Message:
     redelivered: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(Struct, kw_only=True):
     """The messages of a batch; ``sweep``: it is the schedule's event; ``malformed``: how many were malformed."""
 
     messages: tuple[Message, ...]

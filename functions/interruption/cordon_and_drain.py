@@ -8,12 +8,10 @@ drain in any case is sent before everything else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
-from msgspec.structs import replace
 
 from functions.interruption.deadline import earlier_deadline
 from shared.api import labels as names
@@ -21,6 +19,7 @@ from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.base import hints, queues
 from shared.base.runtime import in_threads
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.listing import list_objects
@@ -47,8 +46,7 @@ DECISION_TIMEOUT = timedelta(seconds=15)
 """How long a drain waits for the scheduling decision: longer than a decision takes, and short within the notice."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drain:
+class Drain(Struct, kw_only=True):
     """A NodeClaim to drain; ``effective_at`` is when its instance is interrupted (None: the drain has no deadline).
 
     ``awaits_decision`` delays the drain until the scheduling decision about its pods; ``delayed_pods`` wait for a
@@ -60,11 +58,10 @@ class Drain:
     reason: str
     message: str
     awaits_decision: bool = False
-    delayed_pods: DelayedPods = field(default_factory=dict)
+    delayed_pods: DelayedPods = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drainer:
+class Drainer(Struct, kw_only=True):
     """Cordons and drains nodes."""
 
     settings: InterruptionSettings
@@ -141,7 +138,7 @@ class Drainer:
     def cordon(self, node: Node) -> None:
         """Cordon the node as ``kubectl cordon`` does: it gets no new pods, and running pods stay."""
         writes.update(
-            self.client, resources.NODES, node, lambda n: replace(n, spec=replace(n.spec, unschedulable=True))
+            self.client, resources.NODES, node, lambda n: with_fields(n, spec=with_fields(n.spec, unschedulable=True))
         )
 
     def _drain(self, drain: Drain, nodes: dict[str, Node] | None, start_at_latest: datetime) -> None:
@@ -204,8 +201,8 @@ class Drainer:
 
 def _with_disrupted_taint(node: Node) -> Node:
     """The node with the taint and label that termination sets, so that termination has nothing to change."""
-    return replace(
+    return with_fields(
         node,
-        metadata=replace(node.metadata, labels={**node.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}),
-        spec=replace(node.spec, taints=taints.with_disrupted(node.spec.taints)),
+        metadata=with_fields(node.metadata, labels={**node.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}),
+        spec=with_fields(node.spec, taints=taints.with_disrupted(node.spec.taints)),
     )

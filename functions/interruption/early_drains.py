@@ -9,7 +9,6 @@ ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
+from shared.base.struct import MutableStruct, Struct
 from shared.disruption.budgets import allowed_disruptions
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ _DISRUPTION_REASON = "Drifted"
 """The budgets of this reason apply: an instance with announced maintenance no longer is as it should be."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlyDrain:
+class EarlyDrain(Struct, kw_only=True):
     """A node to drain ("" before it has registered). ``deadline``: when its instance is interrupted, if known.
 
     ``forced`` nodes are drained even if their pods don't fit elsewhere yet.
@@ -54,8 +53,7 @@ class EarlyDrain:
     at_risk: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlyDrainPlan:
+class EarlyDrainPlan(Struct, kw_only=True):
     """The nodes to drain now, and the nodes to cordon."""
 
     drains: tuple[EarlyDrain, ...] = ()
@@ -78,14 +76,13 @@ def plan_drains(snapshot: Snapshot, *, now: datetime) -> EarlyDrainPlan:
     return EarlyDrainPlan(drains=tuple(planner.drains), cordon=tuple(planner.cordon))
 
 
-@dataclass
-class _Planner:
+class _Planner(MutableStruct, dict=True):
     """Adds NodeClaims to the plan while the limits of their NodePools allow it."""
 
     snapshot: Snapshot
     now: datetime
-    drains: list[EarlyDrain] = field(default_factory=list)
-    cordon: list[Node] = field(default_factory=list)
+    drains: list[EarlyDrain] = []
+    cordon: list[Node] = []
 
     def __post_init__(self) -> None:
         snapshot, now = self.snapshot, self.now

@@ -7,7 +7,6 @@ Pods that fit on existing nodes are evicted at once, the others when their repla
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,6 +15,7 @@ from functions.interruption import interruption_records
 from functions.interruption.cordon_and_drain import Drain
 from functions.interruption.deadline import earlier_deadline
 from functions.interruption.replacement_launch import delayed_pods
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.launch import boot_failures
 
 if TYPE_CHECKING:
@@ -35,23 +35,21 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
 
 
-@dataclass
-class _DrainPlan:
+class _DrainPlan(MutableStruct):
     """``message_ids`` are the messages about each drain, by name of the NodeClaim.
 
     ``interrupted`` are the names of NodeClaims whose interruption EC2 confirms.
     ``unfinished`` has NodeClaims of earlier deliveries that may not have been replaced, by message id.
     """
 
-    drains: dict[str, Drain] = field(default_factory=dict)
-    message_ids: dict[str, list[str]] = field(default_factory=dict)
-    unavailable: dict[str, NodeClaim] = field(default_factory=dict)
+    drains: dict[str, Drain] = {}
+    message_ids: dict[str, list[str]] = {}
+    unavailable: dict[str, NodeClaim] = {}
     interrupted: frozenset[str] = frozenset()
-    unfinished: dict[str, NodeClaim] = field(default_factory=dict)
+    unfinished: dict[str, NodeClaim] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class InterruptedNodes:
+class InterruptedNodes(Struct, kw_only=True):
     """The interrupted nodes of one invocation. ``table`` is DynamoDB's."""
 
     table: str
@@ -125,7 +123,7 @@ class InterruptedNodes:
             elif boot_failures.has_failed_at_boot(event.claim, instance):
                 self._remember_boot_failure(event.claim, instance)
                 reason = f"{event.notice.message} at boot: {instance.state_message or instance.state_reason}"
-                drain = replace(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
+                drain = with_fields(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
                 plan.drains[event.claim.name] = drain
 
     def _remember_boot_failure(self, claim: NodeClaim, instance: Instance) -> None:

@@ -6,10 +6,10 @@ an event is enough to ignore the event; NodeClaims that are acted on are read ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.cluster.node_class_groups import list_node_claims
 
@@ -25,8 +25,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=2)
 _CACHE_KEY = "interruption:instances"
 
 
-@dataclass(frozen=True)
-class _KnownInstances:
+class _KnownInstances(Struct):
     listed_at: datetime
     instance_ids: frozenset[str]
 

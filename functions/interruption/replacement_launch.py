@@ -5,11 +5,11 @@ While another function holds the lease, the decision is tried again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shared.base.struct import Struct
 from shared.cluster.errors import ApiError
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -31,8 +31,7 @@ _LEASE_RETRY_SECONDS = 0.5
 """Decisions take a few seconds at most. After that the message is redelivered; the drains start without a decision."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplacementLaunch:
+class ReplacementLaunch(Struct, kw_only=True):
     """The launches of one invocation. ``until``: no further round is started after it."""
 
     provisioner: Provisioner

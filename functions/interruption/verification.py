@@ -5,11 +5,11 @@ What EC2's answer means is decided in :mod:`shared.interruptions.event_verificat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from functions.interruption.deadline import is_terminated_by_tenon
 from shared.api.standby import standby_state
+from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.interruptions.event_verification import SPOT_STATUS_LAG, Verdict, verify
 from shared.interruptions.instance_lookup import instance_facts
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from shared.interruptions.notice import Notice
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifiedEvent:
+class VerifiedEvent(Struct, kw_only=True):
     """An event about a managed instance that EC2 doesn't contradict.
 
     ``confirmed``: EC2 confirms it, so the drain gets a deadline that overrides PodDisruptionBudgets. ``instance`` is
@@ -50,8 +49,7 @@ class VerifiedEvent:
         return self.message.event.notice
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verification:
+class Verification(Struct, kw_only=True):
     """Verifies the events of one invocation, and counts in the report those that are dropped."""
 
     node_claims: NodeClaimLookup

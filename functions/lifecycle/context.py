@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from shared.api.pause import paused_pools
 from shared.base import hints
+from shared.base.struct import MutableStruct, Struct
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import cluster_pause
 from shared.cluster.errors import ApiError, NotFoundError
@@ -60,8 +61,7 @@ class AWSClients(NodeClassClients, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReconcileScope:
+class ReconcileScope(Struct, kw_only=True):
     """How much a reconcile does; both cost calls, so a reconcile for a node that joins does neither.
 
     ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage, repairs
@@ -72,8 +72,7 @@ class ReconcileScope:
     compare_with_ec2: bool
 
 
-@dataclass(kw_only=True)
-class Report:
+class Report(MutableStruct, kw_only=True):
     """What a reconcile changed, for metrics."""
 
     registered: int = 0
@@ -93,8 +92,7 @@ class Report:
     """NodePools whose launches the circuit breaker pauses."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReconcileContext:
+class ReconcileContext(Struct, kw_only=True, dict=True):
     """The clients of one reconcile, and its report.
 
     ``now`` is when it began; ``runtime`` has the clock, and what a warm process keeps. ``report_lock`` is held by
@@ -109,8 +107,8 @@ class ReconcileContext:
     runtime: Runtime
     logger: Logger
     now: datetime
-    report: Report = field(default_factory=Report)
-    report_lock: Lock = field(default_factory=Lock)
+    report: Report = msgspec.field(default_factory=Report)
+    report_lock: Lock = msgspec.field(default_factory=Lock)
 
     @cached_property
     def pause(self) -> Pause | None:

@@ -7,11 +7,11 @@ are deleted, and nodes and instances are sent to the termination function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.lifecycle.steps import STEPS, ReconcileState
+from shared.base.struct import Struct, with_fields
 from shared.cluster.lease import run_exclusively
 from shared.cluster.snapshot_reader import read_snapshot
 
@@ -24,8 +24,7 @@ _RUN_TIME = timedelta(seconds=20)
 """After this time an invocation leaves requested reconciles to the next one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LifecycleController:
+class LifecycleController(Struct, kw_only=True):
     """Reconciles every NodeClaim, Node, NodePool and node class; ``run`` is the request's id."""
 
     context: ReconcileContext
@@ -41,7 +40,7 @@ class LifecycleController:
         clock, cluster = self.context.runtime.now, self.context.settings.cluster_name
         ran = run_exclusively(
             self.context.client,
-            lambda: _reconcile(replace(self.context, now=clock()), scope, nominate=True),
+            lambda: _reconcile(with_fields(self.context, now=clock()), scope, nominate=True),
             cluster=cluster,
             purpose="lifecycle",
             holder=self.run,

@@ -7,7 +7,6 @@ Until then, kube-scheduler may leave pods over that need another node, so what w
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import is_provisionable
 from shared.base import decision_log
+from shared.base.struct import with_fields
 from shared.scheduling.nominations.planned_pods import planned_pods
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _add(context: ReconcileContext, decisions: set[str], price: float) -> float 
     for record in records:
         if record.realised is not None or record.decision not in decisions:
             continue
-        realised = replace(record, realised=price)
+        realised = with_fields(record, realised=price)
         decision_log.put_launches(dynamodb, table, realised)
         context.logger.info(
             "The pods of a decision run",

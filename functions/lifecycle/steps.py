@@ -6,7 +6,6 @@ imported where they run, so that a cluster without buffers, overlays or standby 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from functions.lifecycle import cluster_metrics, realised_price
@@ -21,6 +20,7 @@ from functions.lifecycle.statuses import (
     validation,
 )
 from shared.api.standby import standby_state
+from shared.base.struct import Struct, with_fields
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.launch import boot_failures
 from shared.standby.held_nodes import without_standbys, without_stopped
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReconcileState:
+class ReconcileState(Struct, kw_only=True):
     """What a reconcile knows: the snapshot that it began with, and what its steps have added.
 
     ``visible`` is the snapshot without standby nodes. ``nominate``: the lease is held, so pods may be nominated.
@@ -51,9 +50,9 @@ class ReconcileState:
     snapshot: Snapshot
     visible: Snapshot
     node_classes: Mapping[str, EC2NodeClass]
-    liveness_failures: Mapping[str, LivenessFailure] = field(default_factory=dict)
+    liveness_failures: Mapping[str, LivenessFailure] = {}
     """By NodePool: the last NodeClaim that was given up in this reconcile."""
-    boot_failures: Mapping[tuple[str, str], BootFailure] = field(default_factory=dict)
+    boot_failures: Mapping[tuple[str, str], BootFailure] = {}
     """By NodePool and node class: the machine that died at boot, or never joined."""
     pauses: Mapping[str, tuple[EventReason, str]] | None = None
     instances: tuple[Instance, ...] = ()
@@ -71,8 +70,7 @@ class ReconcileState:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(Struct, kw_only=True):
     """A step of the reconcile. ``after`` are the names of steps whose results or writes it needs."""
 
     name: str
@@ -120,7 +118,7 @@ def with_standby_nodes(state: ReconcileState) -> bool:
 def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
     initialized_before = context.report.initialized
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, state.snapshot, nominate=state.nominate)
-    return replace(state, liveness_failures=failures, is_outdated=context.report.initialized > initialized_before)
+    return with_fields(state, liveness_failures=failures, is_outdated=context.report.initialized > initialized_before)
 
 
 def _write_invalid(context: ReconcileContext, state: ReconcileState) -> None:
@@ -129,12 +127,12 @@ def _write_invalid(context: ReconcileContext, state: ReconcileState) -> None:
 
 def _read_boot_failures(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
     known = boot_failures.current(context.aws.dynamodb(), context.settings.table_name, now=context.now)
-    return replace(state, boot_failures=boot_failures.unresolved(known, state.snapshot.node_claims))
+    return with_fields(state, boot_failures=boot_failures.unresolved(known, state.snapshot.node_claims))
 
 
 def _resolve_node_classes(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
     resolved = nodeclass_status.write_statuses(context, state.snapshot, state.boot_failures)
-    return replace(state, node_classes=resolved)
+    return with_fields(state, node_classes=resolved)
 
 
 def _remember_short_subnets(context: ReconcileContext, state: ReconcileState) -> None:
@@ -143,7 +141,7 @@ def _remember_short_subnets(context: ReconcileContext, state: ReconcileState) ->
 
 def _read_pauses(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
     paused = nodepool_status.pauses(context, state.snapshot, state.boot_failures, state.node_classes)
-    return replace(state, pauses=paused)
+    return with_fields(state, pauses=paused)
 
 
 def _write_node_overlay_statuses(context: ReconcileContext, state: ReconcileState) -> None:
@@ -181,7 +179,7 @@ def _remember_launch_times(context: ReconcileContext, state: ReconcileState) -> 
 
 
 def _list_instances(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
-    return replace(state, instances=context.cloud_provider.list())
+    return with_fields(state, instances=context.cloud_provider.list())
 
 
 def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.nodegroups.drains import Drains
 from functions.nodegroups.status_writer import write_status
 from shared.api.meta import EventReason
 from shared.api.pause import read_pause
 from shared.api.taints import with_taint, without_taint
 from shared.base.runtime import in_threads
+from shared.base.struct import with_fields
 from shared.cluster import lease_record, resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import hold
@@ -100,7 +99,7 @@ class ScaleDownController:
             pause = read_pause(lease.annotations, now=now)
             if pause is not None and plan.remove:
                 self._logger.info("No node of a group is removed", extra={"why": pause.message})
-                plan = replace(plan, remove=())  # nodes stay marked, and removals that have begun continue
+                plan = with_fields(plan, remove=())  # nodes stay marked, and removals that have begun continue
             lease.check()
             removed = {member.name for member in plan.remove}
             marked = in_threads(lambda member: self._mark(member, plan, removed, now), members)
@@ -169,7 +168,7 @@ class ScaleDownController:
         if change is None:
             return member
         try:
-            return replace(member, node=writes.update(self._client, resources.NODES, member.node, change))
+            return with_fields(member, node=writes.update(self._client, resources.NODES, member.node, change))
         except NotFoundError:
             return None
 
@@ -179,8 +178,8 @@ def _with_candidate_taint(node: Node, *, now: datetime) -> Node:
     if taint_time(node, CANDIDATE_TAINT) is not None:
         return node
     taints = with_taint(node.spec.taints, timed_taint(CANDIDATE_TAINT, now))
-    return replace(node, spec=replace(node.spec, taints=taints))
+    return with_fields(node, spec=with_fields(node.spec, taints=taints))
 
 
 def _without_candidate_taint(node: Node) -> Node:
-    return replace(node, spec=replace(node.spec, taints=without_taint(node.spec.taints, CANDIDATE_TAINT)))
+    return with_fields(node, spec=with_fields(node.spec, taints=without_taint(node.spec.taints, CANDIDATE_TAINT)))

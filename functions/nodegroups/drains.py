@@ -6,16 +6,15 @@ the node next continues. A drain that takes too long is given up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
-from msgspec.structs import replace
 
 from functions.nodegroups.node_pods import drain_step_of
 from shared.api.meta import EventReason, ObjectMeta, annotated
 from shared.api.nodeclaim import NodeClaim
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
@@ -52,8 +51,7 @@ TERMINATE_REQUESTED = "tenon.sh/terminate-requested"
 _REQUEST_EXPIRES = timedelta(seconds=60)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drains:
+class Drains(Struct, kw_only=True):
     """The drains of one invocation. ``run`` is its id."""
 
     client: Client
@@ -148,7 +146,7 @@ class Drains:
             seconds, _, _ = current.metadata.annotations.get(TERMINATE_REQUESTED, "").partition(" ")
             if seconds.isdigit() and now.timestamp() - int(seconds) < _REQUEST_EXPIRES.total_seconds():
                 return current
-            return replace(current, metadata=annotated(current.metadata, {TERMINATE_REQUESTED: own}))
+            return with_fields(current, metadata=annotated(current.metadata, {TERMINATE_REQUESTED: own}))
 
         try:
             stored = writes.update(self.client, resources.NODES, node, change)
@@ -162,7 +160,7 @@ class Drains:
 
         def change(node: Node) -> Node:
             kept = without_removal(node)
-            return replace(kept, metadata=annotated(kept.metadata, {SCALE_DOWN_FAILED: failed}))
+            return with_fields(kept, metadata=annotated(kept.metadata, {SCALE_DOWN_FAILED: failed}))
 
         self.logger.warning("A node isn't removed after all", extra={"node": member.name, "why": why})
         try:

@@ -7,12 +7,10 @@ drain whose message was lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
-from msgspec.structs import replace
 
 from functions.nodegroups.node_pods import drain_step_of
 from shared.api import labels as names
@@ -21,6 +19,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.pods import is_terminating
 from shared.base import aws, hints, queues
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
@@ -49,8 +48,7 @@ _ENDED = "ValidationError"
 """Auto Scaling's error for a lifecycle action that has ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InterruptedDrains:
+class InterruptedDrains(Struct, kw_only=True):
     """The drains that one invocation steps. ``requeues`` is how many messages the chain has had."""
 
     client: Client
@@ -61,7 +59,7 @@ class InterruptedDrains:
     services: GroupServices
     sqs: SQSClient
     requeues: int = 0
-    _stepped: set[str] = field(default_factory=set)
+    _stepped: set[str] = set()
 
     def sweep(self, nodes: Iterable[Node], *, until: datetime) -> None:
         """Continue the drains whose message was lost."""
@@ -98,7 +96,7 @@ class InterruptedDrains:
         hooks = tuple(self._heartbeat(hook, now) for hook in interruption.hooks)
         wait = _wait(claim, step, pods, hooks, now=now)
         # With the resourceVersion that was read: of two invocations one continues.
-        self._write(node, replace(interruption, hooks=hooks, next_step=now + wait))
+        self._write(node, with_fields(interruption, hooks=hooks, next_step=now + wait))
         self._send(node.metadata.name, wait)
         outcomes = self.evictor.evict_all(step.evict, node.metadata.name, until=until)
         for outcome in sorted({outcome for outcome in outcomes if outcome}):
@@ -127,7 +125,7 @@ class InterruptedDrains:
                 self.logger.info("A lifecycle action has ended already", extra=_extra(hook, node, error))
                 continue
             self.logger.info("Completed a lifecycle action", extra=_extra(hook, node))
-        self._write(node, replace(interruption, hooks=(), drained=True))
+        self._write(node, with_fields(interruption, hooks=(), drained=True))
         self.logger.info("Drained an interrupted node", extra={"node": node.metadata.name})
         return True
 

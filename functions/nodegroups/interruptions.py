@@ -7,13 +7,11 @@ group's desired capacity stays, so Auto Scaling replaces the instance. EKS's own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.nodegroups.members import members_with
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.interruptions.event_verification import SPOT_STATUS_LAG, STATE_LAG, Verdict, verify
@@ -51,16 +49,14 @@ _TERMINATING_WAIT = "Terminating:Wait"
 _IN_SERVICE = "InService"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(Struct, kw_only=True):
     """An SQS message with one event."""
 
     id: str
     event: Event
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interruptions:
+class Interruptions(Struct, kw_only=True):
     """The events of one invocation. ``ec2`` has short time-outs."""
 
     client: Client
@@ -187,4 +183,4 @@ class Interruptions:
 def _with_deadline(
     interruption: NodeInterruption, ends_at: datetime, *, hooks: tuple[WaitingHook, ...] = ()
 ) -> NodeInterruption:
-    return replace(interruption, deadline=ends_at - MARGIN, hooks=hooks)
+    return with_fields(interruption, deadline=ends_at - MARGIN, hooks=hooks)

@@ -6,11 +6,11 @@ newer than an event is enough to ignore it. An instance with a NodeClaim is none
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import Node
+from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.cluster import resources
 from shared.cluster.listing import list_objects
@@ -29,8 +29,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=2)
 _CACHE_KEY = "nodegroups:instances"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Member:
+class Member(Struct, kw_only=True):
     """A node of a group, and the lifecycle state of its instance."""
 
     node: Node
@@ -38,8 +37,7 @@ class Member:
     state: str
 
 
-@dataclass(frozen=True)
-class _KnownInstances:
+class _KnownInstances(Struct):
     listed_at: datetime
     instance_ids: frozenset[str]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.meta import ObjectMeta
+from shared.base.struct import with_fields
 from shared.cluster import writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.resources import CONFIG_MAPS
@@ -38,9 +37,9 @@ def write_status(client: Client, views: Sequence[GroupView], nodes: Collection[N
     def change(config_map: StoredConfigMap) -> StoredConfigMap:
         metadata = config_map.metadata
         annotations = {**metadata.annotations, status.LAST_UPDATED: current["time"]}
-        return replace(
+        return with_fields(
             config_map,
-            metadata=replace(metadata, annotations=annotations),
+            metadata=with_fields(metadata, annotations=annotations),
             data={**config_map.data, status.KEY: text},
         )
 

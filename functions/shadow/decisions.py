@@ -7,7 +7,6 @@ boot and a drain. Pure: time comes in as an argument.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition
+from shared.base.struct import MutableStruct
 from shared.disruption import emptiness
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.command import EMPTY
@@ -48,8 +48,7 @@ _SWEEP = timedelta(minutes=1)
 """How often the disruption function runs."""
 
 
-@dataclass(kw_only=True)
-class Decider:
+class Decider(MutableStruct, kw_only=True):
     """Decides for one run, from the run before (``since``) to ``now``; ``run`` is what names of new nodes follow from.
 
     ``begin_search`` is called before each search, and gives what ends it.
@@ -63,7 +62,7 @@ class Decider:
     since: datetime
     now: datetime
     begin_search: Callable[[], Callable[[], bool]]
-    evidence: Mapping[str, SavingsEvidence] = field(default_factory=dict)
+    evidence: Mapping[str, SavingsEvidence] = {}
     _decisions: int = 0
 
     def provision(self) -> Decision:

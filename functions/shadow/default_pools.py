@@ -11,7 +11,6 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
@@ -26,7 +25,7 @@ from shared.api.nodepool import (
     TemplateMetadata,
     TemplateSpec,
 )
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import instance_type_labels
 
 if TYPE_CHECKING:
@@ -169,8 +168,8 @@ def _in_zones(pool: NodePool, zones: Iterable[str]) -> NodePool:
     template = pool.spec.template
     elsewhere = [r for r in template.spec.requirements if r.key != names.ZONE]
     requirement = NodeSelectorRequirement(key=names.ZONE, operator="In", values=sorted(zones))
-    spec = replace(template.spec, requirements=[*elsewhere, requirement])
-    return replace(pool, spec=replace(pool.spec, template=replace(template, spec=spec)))
+    spec = with_fields(template.spec, requirements=[*elsewhere, requirement])
+    return with_fields(pool, spec=with_fields(pool.spec, template=with_fields(template, spec=spec)))
 
 
 def _node_class(zones: Iterable[str]) -> EC2NodeClass:

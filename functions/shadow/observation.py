@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from functions.shadow.autoscalers import KARPENTER, autoscalers, scaled_instances
 from functions.shadow.default_pools import DerivedPools, derived_pools
@@ -16,6 +13,7 @@ from shared.api.meta import condition
 from shared.api.nodeclass import READY
 from shared.base import aws, runtime
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 from shared.cluster.connect import connect, describe
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools, read_snapshot
 from shared.instance_types.provider import InstanceTypeCache
@@ -106,7 +104,7 @@ def _without_profile(node_class: EC2NodeClass) -> EC2NodeClass:
     ready = condition(node_class.status.conditions, READY)
     if ready is not None and ready.status == "True":
         return node_class
-    return replace(node_class, spec=replace(node_class.spec, role="", instance_profile=""))
+    return with_fields(node_class, spec=with_fields(node_class.spec, role="", instance_profile=""))
 
 
 def _notes(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class Observed:
+class Observed(Struct, kw_only=True):
     """What a run decides from.
 
     ``snapshot`` has the NodePools to decide with, ``derived`` are those that no user wrote. ``autoscalers``, and

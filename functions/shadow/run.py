@@ -9,14 +9,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.shadow.adoption import adopt
 from functions.shadow.decisions import Decider
 from functions.shadow.real_fleet import count_real, dollars_per_hour, price
 from functions.shadow.virtual_fleet import VirtualFleet
 from functions.shadow.virtual_nodes import offering_of
 from shared.api.meta import condition
+from shared.base.struct import with_fields
 from shared.disruption import load_history
 from shared.disruption.load_history import InvalidHistoryError, LoadHistory
 from shared.disruption.savings_evidence import savings_evidence
@@ -181,7 +180,7 @@ def _count_virtual(
             offering = offering_of(node.claim.metadata.labels)
             ledger.use("shadow", offering, price(catalog, offering), node.counted, end)
         if node.ends is None or node.ends > now:
-            remaining.append(replace(node, counted=now))
+            remaining.append(with_fields(node, counted=now))
     return remaining
 
 

@@ -7,15 +7,12 @@ is wherever Tenon put it; pods on nodes that nobody scales stay there. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from functions.shadow.virtual_nodes import node_of
 from shared.api.pods import is_pending, is_reschedulable, is_terminal, requests
 from shared.api.quantity import QuantityError, parse_resources
+from shared.base.struct import MutableStruct, with_fields
 from shared.shadow.record import Binding, VirtualNode
 
 if TYPE_CHECKING:
@@ -27,8 +24,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(kw_only=True)
-class VirtualFleet:
+class VirtualFleet(MutableStruct, kw_only=True, dict=True):
     """Tenon's fleet, and the real cluster that it is compared with.
 
     ``autoscalers`` says who scales each real node. ``nodes`` are by name, ``bindings`` by uid of the pod.
@@ -39,9 +35,6 @@ class VirtualFleet:
     autoscalers: Mapping[str, str]
     nodes: dict[str, VirtualNode]
     bindings: dict[str, Binding]
-    _unscaled: frozenset[str] = field(init=False)
-    _pods: dict[str, Pod] = field(init=False)
-    waited: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.waited = {uid for uid, binding in self.bindings.items() if binding.is_waited}
@@ -97,7 +90,9 @@ class VirtualFleet:
 
     def stored_bindings(self) -> dict[str, Binding]:
         """The bindings as the record keeps them."""
-        return {uid: replace(binding, is_waited=uid in self.waited) for uid, binding in sorted(self.bindings.items())}
+        return {
+            uid: with_fields(binding, is_waited=uid in self.waited) for uid, binding in sorted(self.bindings.items())
+        }
 
     def bound_in_both(self) -> Iterator[Pod]:
         """The pods that are bound to a virtual node and to a real one, as they are."""
@@ -109,13 +104,13 @@ class VirtualFleet:
 
     def remove(self, node: str, *, at: datetime) -> None:
         """Remove a node, whose instance ends then; its pods are unbound."""
-        self.nodes[node] = replace(self.nodes[node], ends=at)
+        self.nodes[node] = with_fields(self.nodes[node], ends=at)
         self.bindings = {uid: binding for uid, binding in self.bindings.items() if binding.node != node}
 
     def update(self, claim: NodeClaim) -> None:
         """Replace a node's NodeClaim, whose conditions changed."""
         name = claim.status.node_name
-        self.nodes[name] = replace(self.nodes[name], claim=claim)
+        self.nodes[name] = with_fields(self.nodes[name], claim=claim)
 
     def unbind_overcommitted(self) -> None:
         """Unbind the latest pods of nodes whose pods request more than they have.
@@ -156,8 +151,8 @@ class VirtualFleet:
 
 
 def _moved(pod: Pod, node: str, *, since: datetime | None) -> Pod:
-    return replace(
+    return with_fields(
         pod,
-        spec=replace(pod.spec, node_name=node),
-        status=replace(pod.status, nominated_node_name="", start_time=since),
+        spec=with_fields(pod.spec, node_name=node),
+        status=with_fields(pod.status, nominated_node_name="", start_time=since),
     )

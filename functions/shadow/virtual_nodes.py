@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.shadow.default_pools import lasting_taints
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -15,6 +13,7 @@ from shared.api.kubernetes import Node, NodeSpec, NodeStatus
 from shared.api.meta import Condition, ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.quantity import format_resources
+from shared.base.struct import with_fields
 from shared.launch.fleet.overrides import offering_labels
 from shared.shadow.ledger import Offering
 
@@ -50,10 +49,12 @@ def launched(
     # Its instance types and planned pods are of no use any more.
     annotations = {k: v for k, v in claim.metadata.annotations.items() if k != names.PLANNED_PODS}
     labels = {**offering_labels(instance_type, offering), **claim.metadata.labels}
-    return replace(
+    return with_fields(
         claim,
-        metadata=replace(claim.metadata, uid=claim.name, labels=labels, annotations=annotations, creation_timestamp=at),
-        spec=replace(claim.spec, requirements=[], resources=nodeclaim.ResourceRequests()),
+        metadata=with_fields(
+            claim.metadata, uid=claim.name, labels=labels, annotations=annotations, creation_timestamp=at
+        ),
+        spec=with_fields(claim.spec, requirements=[], resources=nodeclaim.ResourceRequests()),
         status=NodeClaimStatus(
             node_name=claim.name,
             provider_id=f"shadow:///{offering.zone}/{claim.name}",

@@ -10,8 +10,6 @@ import contextlib
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.termination import step_stamp
 from functions.termination.cluster_cache import ClusterCache
 from functions.termination.finalizer import finalize_node
@@ -26,6 +24,7 @@ from shared.api.meta import ObjectMeta, annotated, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.api.standby import is_held
+from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, ConflictError, NotFoundError
@@ -278,14 +277,14 @@ def _with_termination_timestamp(claim: NodeClaim) -> NodeClaim:
     if deadline is None or names.TERMINATION_TIMESTAMP in claim.metadata.annotations:
         return claim
     timestamp = deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return replace(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
+    return with_fields(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
 
 
 def _with_finalizer(node: Node) -> Node:
     if names.TERMINATION_FINALIZER in node.metadata.finalizers:
         return node
     finalizers = [*node.metadata.finalizers, names.TERMINATION_FINALIZER]
-    return replace(node, metadata=replace(node.metadata, finalizers=finalizers))
+    return with_fields(node, metadata=with_fields(node.metadata, finalizers=finalizers))
 
 
 def _substitute_nodeclaim(node: Node, *, now: datetime) -> NodeClaim:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.termination.finalizer import finalize_nodeclaim
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
+from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -118,7 +117,7 @@ class InstanceTermination:
                 message=message,
                 now=now,
             )
-            return replace(current, status=replace(current.status, conditions=conditions))
+            return with_fields(current, status=with_fields(current.status, conditions=conditions))
 
         with contextlib.suppress(NotFoundError):
             writes.update_status(self._client, resources.NODE_CLAIMS, claim, change)

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from functions.termination.step_stamp import EVICTING
 from shared.api import labels as names
@@ -21,6 +20,7 @@ from shared.api.kubernetes import Node, Pod, PodDisruptionBudget
 from shared.api.nodepool import NodePool
 from shared.api.pods import is_daemon
 from shared.base import hints, queues
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.listing import list_objects
@@ -171,7 +171,7 @@ class RoomMaker:
         attempted = record.with_attempt((p.metadata.uid for p in plan.served), now=now)
         cordons = any(is_daemon(p) for p in plan.served) and not node.spec.unschedulable
         holds = cordons or record.cordoned_since is not None
-        begun = replace(attempted, evicting_until=now + EVICTING_TIMEOUT, cordoned_since=now if holds else None)
+        begun = with_fields(attempted, evicting_until=now + EVICTING_TIMEOUT, cordoned_since=now if holds else None)
         node = self._write(node, begun, unschedulable=True if cordons else None)
         reasons = f"node {node.metadata.name} has no room for pod {plan.served[0].key}"
         evicted = 0
@@ -187,19 +187,21 @@ class RoomMaker:
         if evicted:
             served = [p.key for p in plan.served]
             self._logger.info("Making room", extra={"node": node.metadata.name, "pods": served, "evicted": evicted})
-            ended = replace(begun, evicting_until=None)
-            self._write(replace(node, metadata=replace(node.metadata, resource_version="")), ended)
+            ended = with_fields(begun, evicting_until=None)
+            self._write(with_fields(node, metadata=with_fields(node.metadata, resource_version="")), ended)
             if ended.cordoned_since is not None:
                 self._look_again(node.metadata.name, ended.cordoned_since, now)
         else:
-            self._uncordon(node, replace(record, evicting_until=None), was_cordoned=begun.cordoned_since is not None)
+            self._uncordon(
+                node, with_fields(record, evicting_until=None), was_cordoned=begun.cordoned_since is not None
+            )
 
     def _count(self, pod: Pod) -> None:
         """Count the eviction in the pod's budget, for the nodes that follow in this invocation."""
         budgets = self._pod_disruption_budgets()
         for budget in PodDisruptionBudgets(budgets.values()).counting(pod):
             left = budget.status.disruptions_allowed - 1
-            counted = replace(budget, status=replace(budget.status, disruptions_allowed=left))
+            counted = with_fields(budget, status=with_fields(budget.status, disruptions_allowed=left))
             budgets[f"{budget.metadata.namespace}/{budget.metadata.name}"] = counted
 
     # --- the cordon ---
@@ -217,7 +219,7 @@ class RoomMaker:
             self._uncordon(node, record, was_cordoned=True)
 
     def _uncordon(self, node: Node, record: RoomRecord, *, was_cordoned: bool) -> None:
-        released = replace(record, cordoned_since=None)
+        released = with_fields(record, cordoned_since=None)
         self._write(node, released, unschedulable=False if was_cordoned else None)
 
     def _look_again(self, name: str, since: datetime, now: datetime) -> None:

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api.meta import ObjectMeta, annotated
+from shared.base.struct import with_fields
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 
@@ -54,7 +54,7 @@ def write(client: Client, claim: NodeClaim, *, now: datetime) -> NodeClaim:
     }
     stored = client.patch(path(claim), {"metadata": metadata})
     annotations = msgspec.json.decode(stored, type=_MetadataOnly).metadata.annotations
-    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    return with_fields(claim, metadata=with_fields(claim.metadata, annotations=annotations))
 
 
 def remove(client: Client, claim: NodeClaim) -> NodeClaim:
@@ -64,7 +64,7 @@ def remove(client: Client, claim: NodeClaim) -> NodeClaim:
         return claim
     with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
         client.patch(path(claim), steps, kind="json")
-    return replace(claim, metadata=annotated(claim.metadata, {STEP_UNTIL: None}))
+    return with_fields(claim, metadata=annotated(claim.metadata, {STEP_UNTIL: None}))
 
 
 def removal(claim: NodeClaim) -> list[dict[str, str]]:

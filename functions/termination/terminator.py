@@ -9,13 +9,11 @@ import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.termination import step_stamp
 from shared.api import labels as names
 from shared.api import nodeclaim, taints
 from shared.api.meta import condition, with_condition
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.termination.drain import deadline_reason
@@ -53,10 +51,10 @@ class Terminator(Struct, kw_only=True):
 
         def change(current: Node) -> Node:
             labels = {**current.metadata.labels, names.EXCLUDE_BALANCERS: "karpenter"}
-            return replace(
+            return with_fields(
                 current,
-                metadata=replace(current.metadata, labels=labels),
-                spec=replace(current.spec, taints=taints.with_disrupted(current.spec.taints)),
+                metadata=with_fields(current.metadata, labels=labels),
+                spec=with_fields(current.spec, taints=taints.with_disrupted(current.spec.taints)),
             )
 
         return writes.update(self.client, resources.NODES, node, change)
@@ -131,4 +129,4 @@ def with_drain_conditions(claim: NodeClaim, step: DrainStep, message: str, *, no
             message="" if step.terminate else step.waiting_for,
             now=now,
         )
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))

@@ -11,8 +11,9 @@ import functools
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,7 @@ class CompileError(RuntimeError):
     """A file of a bundle is not valid Python; the message is the compiler's."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compiler:
+class Compiler(Struct, kw_only=True):
     """Lambda's Python version on this machine: executable and full version, both empty if it isn't installed."""
 
     executable: str = ""

@@ -7,11 +7,12 @@ markers are evaluated for Lambda's Python and platform, not for the machine that
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,8 +38,7 @@ class LockError(ValueError):
     """A package is not in the lock; the message names it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pin:
+class Pin(Struct, kw_only=True):
     """One package of the lock that applies to Lambda's Python."""
 
     name: str

@@ -7,7 +7,6 @@ name). The import is also why the fleet's stack can only be deleted after all of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aws_cdk import Fn, Stack
@@ -17,6 +16,7 @@ from aws_cdk import aws_sqs as sqs
 
 from infra import function_sizes
 from infra.cluster import resource_names
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from constructs import Construct
@@ -28,8 +28,7 @@ SWEEPS = "sweeps"
 """The purposes in the names of the queue and the table."""
 
 
-@dataclass(frozen=True)
-class FleetResources:
+class FleetResources(Struct):
     """What a cluster's stack uses of its fleet's, by name; ``scope`` is in the cluster's stack."""
 
     fleet: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aws_cdk import Stack
 from aws_cdk import aws_iam as iam
 
 from shared.api import labels
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,8 +35,7 @@ WILDCARDS = {
 """The statements whose resource is ``*``, and why they can't be narrower."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadScope:
+class ReadScope(Struct, kw_only=True):
     """The cluster's name and the catalog's bucket, which permissions to read refer to.
 
     ``commitments``: whether the catalog function reads the account's commitments.
@@ -58,8 +57,7 @@ class ReadScope:
         return Stack.of(self.scope).format_arn(service="eks", resource="cluster", resource_name=self.cluster)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PermissionScope(ReadScope):
+class PermissionScope(ReadScope, kw_only=True):
     """The stack's other resources, which permissions refer to."""
 
     bus: events.IEventBus

@@ -52,7 +52,7 @@ def checked(options: StackOptions, *, region: str | None) -> StackOptions:
         (cluster,) = stack_options.clusters({"cluster": [options.cluster]})
         parsed = stack_options.parse(_context(known), cluster=cluster, region=region)
     except OptionError as error:
-        raise OptionError(_with_fields(str(error))) from None
+        raise OptionError(_about_fields(str(error))) from None
     return dataclasses.replace(
         parsed,
         relay_tolerations=options.relay_tolerations,
@@ -70,7 +70,7 @@ def _context(options: StackOptions) -> dict[str, object]:
     }
 
 
-def _with_fields(message: str) -> str:
+def _about_fields(message: str) -> str:
     """A message about context keys as a message about fields."""
     for name, option in OPTIONS.items():
         if isinstance(option.rule.default, bool):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from shared.base.struct import Struct
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
@@ -19,8 +20,7 @@ class OptionError(ValueError):
     """An invalid context value; the message names the key, the value and what is allowed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule(Generic[T]):
+class Rule(Struct, Generic[T], kw_only=True):
     """The default of an option, and the reader of its context values; ``written`` is the reverse of ``read``."""
 
     default: T
@@ -28,8 +28,7 @@ class Rule(Generic[T]):
     written: Callable[[T], object] = lambda value: value
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
+class Option(Struct, kw_only=True):
     """The context key of a field, and its rule."""
 
     key: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.aws import amis, backends
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,7 @@ _CDK_BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _TRUST_POLICY = '{"Version": "2012-10-17", "Statement": []}'
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
+class Account(Struct, kw_only=True):
     """The account's resources; ``subnets`` by zone."""
 
     vpc_id: str

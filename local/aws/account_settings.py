@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from local.aws.interceptor import RawResponse
 
 
-@dataclass
-class AccountSettings:
+class AccountSettings(MutableStruct):
     """The settings; a new account's quota is often 10 concurrent executions."""
 
     concurrent_executions: int = 1000

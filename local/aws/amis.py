@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,7 @@ _ARCHITECTURES = ("x86_64", "arm64")
 _NAME = re.compile(r"(?:amazon-eks-.*|bottlerocket-aws-k8s|EKS_Optimized)-(1\.\d+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Image:
+class Image(Struct, kw_only=True):
     """An image and the SSM parameters with its id."""
 
     name: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,7 @@ CALLER: ContextVar[str] = ContextVar("caller", default="")
 """The function that runs in this context; empty outside functions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Struct, kw_only=True):
     """One call. ``latency`` in seconds of real time; ``error`` is AWS's error code, empty on success."""
 
     at: datetime

@@ -7,18 +7,17 @@ ends, they run on without it.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
 
-@dataclass(kw_only=True)
-class Reservation:
+class Reservation(MutableStruct, kw_only=True):
     """One reservation of ``total`` instances; ``used`` are the running ones by id, moto's objects."""
 
     id: str
@@ -29,7 +28,7 @@ class Reservation:
     criteria: str
     owner: str
     created: datetime
-    used: dict[str, Any] = field(default_factory=dict)
+    used: dict[str, Any] = {}
     state: str = "active"
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import InstanceState, StateReason
 
 from local.aws import backends
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +47,7 @@ FULFILLED, RECLAIMED, TERMINATED_BY_USER = "fulfilled", "instance-terminated-no-
 """Status codes of spot requests (EC2 User Guide, "Spot request status"); EC2 sets the second with the warning."""
 
 
-@dataclass
-class _FailingStarts:
+class _FailingStarts(MutableStruct):
     remaining: int
     reason: StateReason
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends, dead_letters, input_transformer, recursive_loops, schedule_expressions
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from local.aws.lambda_functions import LambdaFunctions
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
+class Delivery(Struct, kw_only=True):
     """One event as it was delivered to one target."""
 
     at: datetime

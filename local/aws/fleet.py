@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import convert_tag_spec, random_fleet_id
 
 from local.aws import backends
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,7 @@ _DEPTH_WEIGHT = 0.15
 """How much price-capacity-optimized raises the price of a pool without depth; AWS doesn't publish its formula."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, kw_only=True):
     """One override with its launch template: a capacity pool that can be used."""
 
     order: int
@@ -51,8 +50,7 @@ class Candidate:
         return capacity_type, self.instance_type, self.zone
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetCall:
+class FleetCall(Struct, kw_only=True):
     """One CreateFleet call and its result."""
 
     token: str

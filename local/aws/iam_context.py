@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from shared.base.struct import Struct
 
 Params = Mapping[str, Any]
 """A call's parameters, as boto3 takes them."""
@@ -38,8 +39,7 @@ class ResourceLookup(Protocol):
         """Whether the S3 object exists."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallContext:
+class CallContext(Struct, kw_only=True):
     """The account and Region of a call, and the resources there."""
 
     account: str

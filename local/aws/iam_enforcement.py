@@ -7,9 +7,7 @@ it. Callers with another key (the world itself, tests) have all permissions.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from botocore.session import Session
 from local.aws import backends, iam_actions, iam_policies
 from local.aws.calls import CALLER
 from local.aws.iam_context import CallContext
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import threading
@@ -66,8 +65,7 @@ def function_credentials() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeniedCall:
+class DeniedCall(Struct, kw_only=True):
     """A denied call, and the first of its IAM requests that no policy allows."""
 
     caller: str
@@ -156,8 +154,7 @@ def role_statements(role: str) -> tuple[Statement, ...]:
     return tuple(statement for document in documents for statement in iam_policies.parse(json.loads(document)))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MotoResources:
+class MotoResources(Struct, kw_only=True):
     """The resources in moto's backends; moto's lock must be held."""
 
     region: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +26,7 @@ class PolicyError(ValueError):
     """A policy has an element that is not supported here; the text names it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(Struct, kw_only=True):
     """One request to IAM. ``context`` has the values of each condition key.
 
     ``principal`` is the caller as resource policies name it: an ARN, or ``service:events.amazonaws.com``.
@@ -34,15 +34,14 @@ class Request:
 
     action: str
     resource: str
-    context: Context = field(default_factory=dict)
+    context: Context = {}
     principal: str = ""
 
     def __str__(self) -> str:
         return f"{self.action} on {self.resource}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statement:
+class Statement(Struct, kw_only=True):
     """One statement of a policy, with all elements as lists."""
 
     effect: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,7 @@ class LambdaContext:
         return max(0, int(self._remaining() * 1000))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Invocation:
+class Invocation(Struct, kw_only=True):
     """One finished invocation. ``latency`` in seconds of real time; ``result`` is the handler's return value.
 
     ``function`` is its folder, ``function_name`` its name in AWS.

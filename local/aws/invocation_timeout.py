@@ -7,9 +7,10 @@ end: between two calls it changes nothing that others see. A wait that would exc
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +21,7 @@ class TimedOut(BaseException):
     """The invocation was killed at its timeout; no exception handler of the function sees it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timeout:
+class Timeout(Struct, kw_only=True):
     """The timeout of one invocation. ``now`` and ``sleep`` (seconds) are the cluster's clock."""
 
     seconds: float

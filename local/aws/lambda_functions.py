@@ -20,7 +20,6 @@ import traceback
 import uuid
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from local.aws.invocation_timeout import TIMEOUT, TimedOut, Timeout
 from local.aws.long_invocations import MIN_TIMEOUT, LongInvocation, LongInvocations, WorldEnded
 from local.faults import Crash
 from shared.base import runtime
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,8 +47,7 @@ _ENDS_OF_ENVIRONMENT = (Crash.__name__, TimedOut.__name__, WorldEnded.__name__)
 """Errors after which Lambda starts a new execution environment."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _AsyncInvocation:
+class _AsyncInvocation(Struct, kw_only=True):
     """A queued asynchronous invocation."""
 
     function: str
@@ -59,9 +58,8 @@ class _AsyncInvocation:
     dead_letter_arn: str = ""
 
 
-@dataclass
-class _ExecutionEnvironment:
-    warm: dict[str, Any] = field(default_factory=dict)
+class _ExecutionEnvironment(MutableStruct):
+    warm: dict[str, Any] = {}
     used: bool = False
 
 

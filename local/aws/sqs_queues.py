@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from moto.sqs.models import Message as SqsMessage
 
 from local.aws import backends, recursive_loops
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import threading
@@ -32,8 +32,7 @@ _FIFO_CONCURRENCY = 10
 _CLOCK_RESOLUTION = timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(Struct, kw_only=True):
     """A message as it was delivered to a function, or as it is in a queue."""
 
     queue: str
@@ -42,7 +41,7 @@ class Message:
     receives: int
     sent_at: datetime
     group_id: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = {}
 
 
 class SqsQueues:

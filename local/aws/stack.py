@@ -13,13 +13,13 @@ import json
 import logging
 import warnings
 import zipfile
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
 from local.aws import backends
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +38,7 @@ class DeployError(RuntimeError):
     """The stack didn't reach CREATE_COMPLETE; the text has CloudFormation's reason."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployedFunction:
+class DeployedFunction(Struct, kw_only=True):
     """A deployed Lambda function.
 
     ``timeout`` in seconds; ``reserved_concurrency`` is None without a limit; ``allows_recursion`` tells whether
@@ -74,8 +73,7 @@ class DeployedFunction:
         return self.handler.split(".")[1] if self.handler.startswith("functions.") else self.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventSourceMapping:
+class EventSourceMapping(Struct, kw_only=True):
     """A queue whose messages invoke a function. ``window`` is the batch window in seconds."""
 
     queue_arn: str
@@ -91,8 +89,7 @@ class EventSourceMapping:
         return self.queue_arn.rsplit(":", 1)[-1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployedStack:
+class DeployedStack(Struct, kw_only=True):
     """A stack: its functions by ARN, event source mappings, physical ids by logical id, and outputs."""
 
     stack: str
@@ -100,9 +97,9 @@ class DeployedStack:
     functions: Mapping[str, DeployedFunction]
     event_source_mappings: tuple[EventSourceMapping, ...]
     physical_ids: Mapping[str, str]
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = {}
     is_only: bool = True
-    function_urls: Mapping[str, str] = field(default_factory=dict)
+    function_urls: Mapping[str, str] = {}
     """The functions' names by the hosts of their URLs."""
 
     @property

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import random
@@ -14,8 +15,7 @@ Span = tuple[float, float]
 """Minimum and maximum, in seconds."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timing:
+class Timing(Struct, kw_only=True):
     """The spans of durations; each machine and pod draws its own."""
 
     boot: Span = (20.0, 35.0)
@@ -35,8 +35,7 @@ class Timing:
         return timedelta(seconds=rng.uniform(*span))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MachineBehavior:
+class MachineBehavior(Struct, kw_only=True):
     """How a machine misbehaves."""
 
     never_joins: bool = False

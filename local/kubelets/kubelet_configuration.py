@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from shared.cluster.connect import ClusterInfo
@@ -21,21 +21,20 @@ class JoinError(Exception):
     """The reason why a machine does not become a node."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KubeletConfiguration:
+class KubeletConfiguration(Struct, kw_only=True):
     """A kubelet's configuration; quantities are texts.
 
     ``raid0`` gives pods the NVMe disks. ``reserves_by_interfaces``: memory is reserved for the number of pods that the
     network interfaces allow, regardless of ``max_pods``, as the bootstraps of AL2 and AL2023 do.
     """
 
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = {}
     taints: tuple[dict[str, str], ...] = ()
     max_pods: int | None = None
     pods_per_core: int | None = None
-    kube_reserved: dict[str, str] = field(default_factory=dict)
-    system_reserved: dict[str, str] = field(default_factory=dict)
-    eviction_hard: dict[str, str] = field(default_factory=dict)
+    kube_reserved: dict[str, str] = {}
+    system_reserved: dict[str, str] = {}
+    eviction_hard: dict[str, str] = {}
     raid0: bool = False
     reserves_by_interfaces: bool = True
 
@@ -124,7 +123,7 @@ def with_flags(configuration: KubeletConfiguration, flags: dict[str, str]) -> Ku
         JoinError: a flag's value is malformed.
     """
     taints = [parse_taint(t) for t in flags.get("register-with-taints", "").split(",") if t.strip()]
-    return replace(
+    return with_fields(
         configuration,
         labels={**configuration.labels, **parse_pairs(flags.get("node-labels", ""))},
         taints=(*configuration.taints, *taints),

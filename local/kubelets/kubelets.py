@@ -7,7 +7,6 @@ its place in the order of launches, so that one seed gives one sequence of event
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -26,6 +25,7 @@ from local.kubernetes.errors import ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import delete, update
 from shared.api.quantity import QuantityError, format_resources
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +47,7 @@ _NODE_LEASES = "kube-node-lease"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
-@dataclass(eq=False)
-class _Kubelet:
+class _Kubelet(MutableStruct):
     """A machine's kubelet. ``pods`` are those bound to its node, by uid; ``started`` those it has begun to start."""
 
     machine: Machine
@@ -59,9 +58,9 @@ class _Kubelet:
     configuration: KubeletConfiguration | None = None
     ready: bool = False
     stopped: bool = False
-    pods: dict[str, Obj] = field(default_factory=dict)
-    started: set[str] = field(default_factory=set)
-    stopping: dict[str, datetime] = field(default_factory=dict)
+    pods: dict[str, Obj] = {}
+    started: set[str] = set()
+    stopping: dict[str, datetime] = {}
     addresses: int = 1
 
     @property

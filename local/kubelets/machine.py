@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
 _REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(Struct, kw_only=True):
     """One running instance.
 
     ``user_data`` is decoded from base64. ``architecture`` is amd64 or arm64. ``max_pods`` is the number of pods for
@@ -39,7 +39,7 @@ class Machine:
     root_gib: int = 20
     nvme_gib: int = 0
     max_volumes: int = 25
-    devices: Mapping[str, int] = field(default_factory=dict)
+    devices: Mapping[str, int] = {}
     kubernetes_version: str = ""
 
     @property

@@ -6,12 +6,12 @@ cluster's attributes. User data that fails on a real machine fails here, with th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from email import message_from_string
 from typing import TYPE_CHECKING
 
 from local.kubelets import al2_bootstrap, bottlerocket, nodeadm
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -23,13 +23,12 @@ __all__ = ["JoinError", "KubeletConfiguration", "Part", "kubelet_configuration",
 _NODEADM_TYPE = "application/node.eks.aws"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct):
     """One part of user data and its MIME type."""
 
     content_type: str
     text: str
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, str] = {}
 
 
 def parts(user_data: str) -> list[Part]:

@@ -5,8 +5,9 @@ The texts are those of kube-apiserver (apimachinery ``api/errors``), because peo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct):
     """One invalid field: its path, a reason and a message."""
 
     field: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
@@ -16,8 +17,7 @@ Key = tuple[str, str]
 """Namespace ("" when cluster-scoped) and name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct):
     """One write. ``object`` is the new state; for DELETED, the last state with the version of its removal."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED"]

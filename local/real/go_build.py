@@ -10,8 +10,9 @@ import hashlib
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from shared.base.struct import Struct
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 _BUILD = CHECKOUT / "build"
@@ -29,8 +30,7 @@ def go() -> str:
     return shutil.which("go") or ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Binary:
+class Binary(Struct, kw_only=True):
     """What is built: ``command`` is Go's with its flags and the package, without ``-p`` and ``-o``."""
 
     name: str

@@ -8,11 +8,11 @@ Only required rules with matchLabels are known, which is what the workloads here
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,8 +26,7 @@ _NEW_NODE = timedelta(seconds=2)
 _DELAY = timedelta(seconds=1)
 
 
-@dataclass(frozen=True)
-class _Binding:
+class _Binding(Struct):
     """A binding that is judged later, and the nodes that the scheduler knew when it was made."""
 
     pod: Obj

@@ -10,7 +10,6 @@ import base64
 import http.client
 import json
 import socket
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from local.kubernetes.apiserver.auth import User
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -43,8 +43,7 @@ _SECONDS_TO_READ = 30
 _HTTP_OK = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
+class Exchange(Struct, kw_only=True):
     """A request and its response. ``response`` is empty where the log has no body, as for watches."""
 
     id: str
@@ -69,8 +68,7 @@ class Exchange:
         return f"{self.method} {self.path}{'?' if query else ''}{query}"
 
 
-@dataclass(frozen=True)
-class Revision:
+class Revision(Struct):
     """One write to etcd: the object's new state, or its last one if it was removed."""
 
     number: int
@@ -78,8 +76,7 @@ class Revision:
     object: Obj
 
 
-@dataclass(frozen=True)
-class RecordedWatch:
+class RecordedWatch(Struct):
     """A watch that a client ended, and its events: their types and objects."""
 
     path: str
@@ -90,13 +87,12 @@ class RecordedWatch:
         return f"WATCH {self.path}?{'&'.join(f'{name}={value}' for name, value in self.query.items())}"
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct):
     """What an API server was asked and answered, oldest first, and what it stored."""
 
     exchanges: list[Exchange]
     revisions: list[Revision]
-    watches: list[RecordedWatch] = field(default_factory=list)
+    watches: list[RecordedWatch] = []
     """Watches that a test has added; the log has none of their events."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,6 +12,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from local.aws import backends
 from local.aws.calls import CALLER
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _FORBIDDEN = 403
 
 
-@dataclass(frozen=True)
-class SentBody:
+class SentBody(Struct):
     """The body of a request as it was sent, its content type, and the types that its client accepts."""
 
     content_type: str
@@ -29,8 +28,7 @@ class SentBody:
     body: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentRequest:
+class SentRequest(Struct, kw_only=True):
     """A request and the status of its response. ``caller`` is a function, or "" for the relay and kubelets."""
 
     caller: str

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
-import msgspec
 
 from infra import installation
 from local.aws.cloud import Cloud
 from local.clock import Clock
 from shared.base import aws, runtime
+from shared.base.struct import with_fields
 from shared.instance_types import catalog, catalog_store
 from shared.instance_types.refresh import refresh
 
@@ -52,7 +52,7 @@ def load(*, region: str, seed: int, now: datetime) -> catalog.InstanceTypeCatalo
     path = _path(region, seed)
     if not path.is_file():
         return None
-    return msgspec.structs.replace(_read(path), types_at=now, prices_at=now)
+    return with_fields(_read(path), types_at=now, prices_at=now)
 
 
 @functools.lru_cache(maxsize=4)

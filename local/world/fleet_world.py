@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from infra import assembly, installation
@@ -25,6 +24,7 @@ from local.world.apply import apply_object, read_objects
 from local.world.control_plane import EmbeddedControlPlane
 from local.world.ec2_machines import MachinesOfCluster
 from local.world.event_loop import DEFAULT_LIMIT, EventLoop
+from shared.base.struct import MutableStruct
 from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
@@ -42,15 +42,14 @@ _REGION = "us-east-1"
 _VERSION = "1.34"
 
 
-@dataclass(kw_only=True)
-class MemberCluster:
+class MemberCluster(MutableStruct, kw_only=True):
     """A cluster of the fleet, with its stack."""
 
     name: str
     control_plane: EmbeddedControlPlane
     stack: DeployedStack | None = None
     relay: Relay | None = None
-    applied: list[Obj] = field(default_factory=list)
+    applied: list[Obj] = []
 
     def apply(self, source: str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
         """``kubectl apply``, as :meth:`local.world.world.World.apply`."""

@@ -7,12 +7,12 @@ every object is Tenon's. Recursive loops are dropped and time-outs enforced in e
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.aws.ec2_instances import INVALID_KMS_KEY
 from local.kubelets.behavior import Timing
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from local.aws.cloud import Cloud
@@ -22,8 +22,7 @@ VARIABLE = "TENON_HOSTILE"
 _WHOLE_GRACE = (86_400.0, 86_400.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hostility:
+class Hostility(Struct, kw_only=True):
     """How hostile a world is.
 
     ``lag``: how old EC2's answers about instances are. ``page_size``: the reservations of a page of DescribeInstances,

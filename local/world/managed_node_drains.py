@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.errors import NOT_FOUND, ApiError
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 TOO_MANY_REQUESTS = 429
 
 
-@dataclass
-class ManagedNodeDrains:
+class ManagedNodeDrains(MutableStruct):
     """Cordons a node and evicts its pods, as often as it is called."""
 
     store: Store

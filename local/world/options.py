@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.world import shared_cache
 from local.world.hostility import Hostility, of_environment
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from local.world.control_plane import ControlPlane
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Struct, kw_only=True):
     """The differences from a default world.
 
     ``version`` is that of Kubernetes. ``start`` is the first time of the world's clock, ``elapsed`` the seconds that
@@ -40,10 +41,10 @@ class Options:
     elapsed: Callable[[], float] = time.monotonic
     port: int = 0
     catalog: bool = True
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str] = {}
     control_plane: Callable[[], ControlPlane] | None = None
     purchases: Callable[[Purchases], object] = lambda _purchases: None
-    hostility: Hostility | None = field(default_factory=of_environment)
+    hostility: Hostility | None = msgspec.field(default_factory=of_environment)
 
     @property
     def function_concurrency(self) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from shared.api import labels
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unfinished:
+class Unfinished(Struct, kw_only=True):
     """Unfinished work: pending pods without an event that explains why, and objects being deleted; by name."""
 
     pending: tuple[str, ...]

@@ -6,10 +6,10 @@ They are derived from changes in the store and calls to AWS, never from Tenon's 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from local.world.foreign_objects import is_foreign
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,14 +31,13 @@ _CONDITION_DOES_NOT_HOLD = "ConditionalCheckFailedException"
 """DynamoDB's answer to a conditional write."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimelineEvent:
+class TimelineEvent(Struct, kw_only=True):
     """One event. ``details`` are values for its text: type, zone, node, latency."""
 
     at: datetime
     type: EventType
     name: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = {}
 
 
 class Timeline:

@@ -8,12 +8,12 @@ user's parts are read, and written together with Tenon's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.api import labels
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,12 +44,11 @@ class UserDataError(ValueError):
     """The class's ``spec.userData`` can't be merged; the message names the field and the problem."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bootstrap:
+class Bootstrap(Struct, kw_only=True):
     """The inputs of user data. ``raid``: the instance store is striped for ephemeral storage."""
 
     cluster: ClusterInfo
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
     kubelet: Kubelet | None = None
     user_data: str = ""
@@ -123,8 +122,7 @@ def kubelet_flags(bootstrap: Bootstrap) -> list[str]:
 # --- MIME multi-part archives ---
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct):
     """A part: its Content-Type header and its text."""
 
     content_type: str

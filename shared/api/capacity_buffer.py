@@ -10,11 +10,11 @@ from typing import Annotated
 
 from shared.api.kubernetes import PodTemplate
 from shared.api.meta import (
+    ApiStruct,
     Condition,
     NamedObject,
     ObjectRef,
     RawQuantities,
-    Struct,
     describe,
     namespaced_key,
     namespaced_ref,
@@ -48,13 +48,13 @@ _ONE_REF = (
 )
 
 
-class LocalObjectRef(Struct):
+class LocalObjectRef(ApiStruct):
     """The name of an object of the same namespace."""
 
     name: Annotated[str, describe("The object's name.", required=True, minLength=1)] = ""
 
 
-class ScalableRef(Struct):
+class ScalableRef(ApiStruct):
     """A workload of the same namespace."""
 
     api_group: Annotated[str, describe("The API group of the workload: apps.")] = ""
@@ -62,7 +62,7 @@ class ScalableRef(Struct):
     name: Annotated[str, describe("The workload's name.", required=True, minLength=1)] = ""
 
 
-class CapacityBufferSpec(Struct):
+class CapacityBufferSpec(ApiStruct):
     """The shape and the number of the buffer's chunks; a chunk is the room of one pod."""
 
     provisioning_strategy: Annotated[
@@ -84,7 +84,7 @@ class CapacityBufferSpec(Struct):
     ] = None
 
 
-class CapacityBufferStatus(Struct):
+class CapacityBufferStatus(ApiStruct):
     """What was resolved, and whether the room is there."""
 
     pod_template_ref: Annotated[LocalObjectRef | None, describe("The PodTemplate that was used.")] = None
@@ -132,7 +132,7 @@ class StoredPodTemplate(NamedObject):
     template: PodTemplate = PodTemplate()
 
 
-class ScalableSpec(Struct):
+class ScalableSpec(ApiStruct):
     """The replicas and the template of a workload."""
 
     replicas: int = 1

@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from shared.api.meta import RawQuantities, Struct
+from shared.api.meta import ApiStruct, RawQuantities
 from shared.api.pod_references import ResourceClaimUse
 from shared.api.quantity import QuantityError, parse_quantity
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class ContainerPort(Struct):
+class ContainerPort(ApiStruct):
     """A port; scheduling reads ``host_port`` only."""
 
     host_port: int = 0
@@ -29,7 +29,7 @@ class ContainerPort(Struct):
     container_port: int = 0
 
 
-class ResourceRequirements(Struct):
+class ResourceRequirements(ApiStruct):
     """Requests and limits; a limit without a request is the request."""
 
     requests: RawQuantities = {}
@@ -37,7 +37,7 @@ class ResourceRequirements(Struct):
     claims: list[ResourceClaimUse] = []
 
 
-class Container(Struct):
+class Container(ApiStruct):
     """The fields of a container that scheduling reads."""
 
     name: str = ""
@@ -46,7 +46,7 @@ class Container(Struct):
     restart_policy: str = ""
 
 
-class ContainerStatus(Struct):
+class ContainerStatus(ApiStruct):
     """What the kubelet has allocated to a container, and what the container has: they differ during a resize."""
 
     name: str = ""
@@ -82,7 +82,7 @@ def counted_pod_resources(
     candidates = [actual.requests, allocated] if is_infeasible else [wanted.requests, actual.requests, allocated]
     largest = _largest(candidates)
     requests = {name: largest.get(name, amount) for name, amount in wanted.requests.items()}
-    return wanted if requests == wanted.requests else replace(wanted, requests=requests)
+    return wanted if requests == wanted.requests else with_fields(wanted, requests=requests)
 
 
 def _counted_container(container: Container, status: ContainerStatus, *, is_infeasible: bool) -> Container:
@@ -99,7 +99,7 @@ def _counted_container(container: Container, status: ContainerStatus, *, is_infe
     requests = _largest(candidates)
     if requests == wanted:
         return container
-    return replace(container, resources=replace(container.resources, requests=requests))
+    return with_fields(container, resources=with_fields(container.resources, requests=requests))
 
 
 def _largest(candidates: Iterable[RawQuantities]) -> RawQuantities:

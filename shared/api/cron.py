@@ -8,10 +8,10 @@ and those without any date are errors, so that a budget with such a schedule sta
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -36,8 +36,7 @@ class CronError(ValueError):
     """The text is not a schedule, or has no date; the message names it and what is allowed."""
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(Struct):
     name: str
     low: int
     high: int
@@ -53,8 +52,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct):
     """The minutes of a schedule. ``either_day``: one of the two day fields is enough."""
 
     minutes: tuple[int, ...]

@@ -7,7 +7,6 @@ value and what is allowed. ``null`` counts as absent, as everywhere in Kubernete
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -23,6 +22,7 @@ from shared.api.validation.legacy import validate_node_template, validate_provis
 from shared.api.validation.node_overlay import validate_node_overlay
 from shared.api.validation.nodeclass import unknown_fields, validate_node_class
 from shared.api.validation.nodepool import validate_node_claim, validate_node_pool
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,8 +58,7 @@ class DecodeError(ValueError):
         self.problem = problem
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome(Generic[T]):
+class Outcome(Struct, Generic[T], kw_only=True):
     """The result for one object: a valid struct, or its problems. ``ref`` names it as the user wrote it."""
 
     ref: ObjectRef

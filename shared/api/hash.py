@@ -23,6 +23,7 @@ from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import to_json
 from shared.api.nodepool import KIND, NodeClaimTemplate
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +67,7 @@ def is_node_pool_hash(text: str, pool: NodePool) -> bool:
 
 def hash_node_class(node_class: EC2NodeClass) -> str:
     """The hash of the class, without the selector terms: 16 hexadecimal digits."""
-    fixed = msgspec.structs.replace(
+    fixed = with_fields(
         node_class.spec,
         subnet_selector_terms=[],
         security_group_selector_terms=[],
@@ -81,9 +82,7 @@ def hash_node_class(node_class: EC2NodeClass) -> str:
 
 def _node_pool_hashes(pool: NodePool) -> tuple[str, ...]:
     """The possible hashes, first that of a template whose empty fields are missing."""
-    template = msgspec.structs.replace(
-        pool.spec.template, spec=msgspec.structs.replace(pool.spec.template.spec, requirements=[])
-    )
+    template = with_fields(pool.spec.template, spec=with_fields(pool.spec.template.spec, requirements=[]))
     if pool.kind != KIND:
         return (_digest({"metadata": to_json(template.metadata), "spec": to_json(template.spec)}),)
     return _karpenter_hashes(msgspec.json.encode(template))

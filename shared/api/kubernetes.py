@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec.structs import force_setattr, replace
 
 from shared.api import admission_rules
 from shared.api.containers import (
@@ -22,17 +21,18 @@ from shared.api.containers import (
 from shared.api.meta import (
     LABEL_KEY,
     LABEL_VALUE,
+    ApiStruct,
     Condition,
     LabelSelector,
     ObjectMeta,
     ObjectRef,
     RawQuantities,
-    Struct,
     describe,
     namespaced_key,
     namespaced_ref,
 )
 from shared.api.pod_references import PodResourceClaim, PodSchedulingGroup, SchedulingGate, WorkloadReference
+from shared.base.struct import with_fields
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 """Of node selector requirements, in the order in which they are listed in messages; Gte and Lte are Karpenter's."""
@@ -43,7 +43,7 @@ RESIZE_PENDING, INFEASIBLE = "PodResizePending", "Infeasible"
 """The condition of a pod whose resize the kubelet hasn't accepted, and its reason if the node can never hold it."""
 
 
-class Taint(Struct):
+class Taint(ApiStruct):
     """Repels pods that don't tolerate it."""
 
     key: Annotated[str, describe("The taint's key.", minLength=1, **LABEL_KEY)]
@@ -52,7 +52,7 @@ class Taint(Struct):
     time_added: Annotated[datetime | None, describe("When a NoExecute taint was added.")] = None
 
 
-class Toleration(Struct):
+class Toleration(ApiStruct):
     """Lets a pod onto nodes with matching taints; an empty key with Exists tolerates all."""
 
     key: str = ""
@@ -62,7 +62,7 @@ class Toleration(Struct):
     toleration_seconds: int | None = None
 
 
-class LabelRequirement(Struct):
+class LabelRequirement(ApiStruct):
     """``key operator values``: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte."""
 
     key: Annotated[str, describe("The label.", rules=admission_rules.REQUIREMENT_KEY, **LABEL_KEY)]
@@ -90,34 +90,34 @@ class NodeSelectorRequirement(LabelRequirement):
     ] = None
 
 
-class NodeSelectorTerm(Struct):
+class NodeSelectorTerm(ApiStruct):
     """All its expressions and fields must hold; a term without any matches nothing."""
 
     match_expressions: list[NodeSelectorRequirement] = []
     match_fields: list[NodeSelectorRequirement] = []
 
 
-class NodeSelector(Struct):
+class NodeSelector(ApiStruct):
     """Any one of its terms must hold."""
 
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
-class PreferredSchedulingTerm(Struct):
+class PreferredSchedulingTerm(ApiStruct):
     """A node affinity that is worth ``weight``."""
 
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Struct):
+class NodeAffinity(ApiStruct):
     """Required and preferred node affinity of a pod."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
 
 
-class PodAffinityTerm(Struct):
+class PodAffinityTerm(ApiStruct):
     """Selects pods to be co-located with, or away from, in a domain of ``topology_key``."""
 
     topology_key: str = ""
@@ -128,21 +128,21 @@ class PodAffinityTerm(Struct):
     mismatch_label_keys: list[str] = []
 
 
-class WeightedPodAffinityTerm(Struct):
+class WeightedPodAffinityTerm(ApiStruct):
     """A pod affinity that is worth ``weight``."""
 
     weight: int = 1
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
-class PodAffinity(Struct):
+class PodAffinity(ApiStruct):
     """Affinity or anti-affinity to other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = []
 
 
-class Affinity(Struct):
+class Affinity(ApiStruct):
     """A pod's affinities."""
 
     node_affinity: NodeAffinity | None = None
@@ -150,7 +150,7 @@ class Affinity(Struct):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Struct):
+class TopologySpreadConstraint(ApiStruct):
     """How evenly matching pods are spread over the domains of ``topology_key``."""
 
     topology_key: str = ""
@@ -163,13 +163,13 @@ class TopologySpreadConstraint(Struct):
     match_label_keys: list[str] = []
 
 
-class PersistentVolumeClaimSource(Struct):
+class PersistentVolumeClaimSource(ApiStruct):
     """A volume that names its claim."""
 
     claim_name: str = ""
 
 
-class PersistentVolumeClaimSpec(Struct):
+class PersistentVolumeClaimSpec(ApiStruct):
     """What a volume claim asks for."""
 
     volume_name: str = ""
@@ -181,31 +181,31 @@ class PersistentVolumeClaimSpec(Struct):
     volume_mode: str = "Filesystem"
 
 
-class EphemeralTemplate(Struct):
+class EphemeralTemplate(ApiStruct):
     """The claim template of a generic ephemeral volume."""
 
     spec: PersistentVolumeClaimSpec | None = None
 
 
-class EphemeralVolumeSource(Struct):
+class EphemeralVolumeSource(ApiStruct):
     """A volume whose claim is created with the pod: ``<pod>-<volume>``."""
 
     volume_claim_template: EphemeralTemplate | None = None
 
 
-class EmptyDir(Struct):
+class EmptyDir(ApiStruct):
     """A folder of the node, or of its memory, that lives as long as the pod."""
 
     medium: str = ""
 
 
-class HostPath(Struct):
+class HostPath(ApiStruct):
     """A path of the node."""
 
     path: str = ""
 
 
-class Volume(Struct):
+class Volume(ApiStruct):
     """A pod's volume, where it ties the pod to nodes."""
 
     name: str = ""
@@ -220,7 +220,7 @@ class Volume(Struct):
         return bool(self.host_path or (self.empty_dir and self.empty_dir.medium != "Memory"))
 
 
-class PodSpec(Struct):
+class PodSpec(ApiStruct):
     """The fields of a pod that scheduling reads."""
 
     node_name: str = ""
@@ -245,7 +245,7 @@ class PodSpec(Struct):
     workload_ref: WorkloadReference | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(ApiStruct):
     """The fields of a pod's status that decisions read."""
 
     phase: str = "Pending"
@@ -268,10 +268,10 @@ def _counted_spec(spec: PodSpec, status: PodStatus) -> PodSpec:
         resources = counted_pod_resources(resources, status.resources, status.allocated_resources, is_infeasible=stuck)
     if containers is spec.containers and init is spec.init_containers and resources is spec.resources:
         return spec
-    return replace(spec, containers=containers, init_containers=init, resources=resources)
+    return with_fields(spec, containers=containers, init_containers=init, resources=resources)
 
 
-class Pod(Struct):
+class Pod(ApiStruct):
     """A pod. Its requests are those that count for its node: statuses of resources are read once, and dropped."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -284,10 +284,10 @@ class Pod(Struct):
         status = self.status
         statuses = [*status.container_statuses, *status.init_container_statuses]
         if status.resources is not None or any(container.resources is not None for container in statuses):
-            force_setattr(self, "spec", _counted_spec(self.spec, status))
+            msgspec.structs.force_setattr(self, "spec", _counted_spec(self.spec, status))
         if statuses or status.resources is not None:
-            read = replace(status, container_statuses=[], init_container_statuses=[])
-            force_setattr(self, "status", replace(read, resources=None, allocated_resources={}))
+            read = with_fields(status, container_statuses=[], init_container_statuses=[])
+            msgspec.structs.force_setattr(self, "status", with_fields(read, resources=None, allocated_resources={}))
 
     @property
     def key(self) -> str:
@@ -300,7 +300,7 @@ class Pod(Struct):
         return namespaced_ref(self.api_version, self.kind, self.metadata)
 
 
-class NodeSpec(Struct):
+class NodeSpec(ApiStruct):
     """The fields of a node that decisions read."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -308,7 +308,7 @@ class NodeSpec(Struct):
     unschedulable: bool = False
 
 
-class NodeSystemInfo(Struct):
+class NodeSystemInfo(ApiStruct):
     """The node info that the kubelet reports."""
 
     architecture: str = ""
@@ -316,7 +316,7 @@ class NodeSystemInfo(Struct):
     operating_system: str = ""
 
 
-class NodeStatus(Struct):
+class NodeStatus(ApiStruct):
     """A node's size and health."""
 
     capacity: RawQuantities = {}
@@ -325,7 +325,7 @@ class NodeStatus(Struct):
     node_info: NodeSystemInfo = NodeSystemInfo()
 
 
-class Node(Struct):
+class Node(ApiStruct):
     """A node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -340,21 +340,21 @@ class Node(Struct):
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid)
 
 
-class PodTemplate(Struct):
+class PodTemplate(ApiStruct):
     """The template of a workload's pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
-class DaemonSetSpec(Struct):
+class DaemonSetSpec(ApiStruct):
     """What a DaemonSet runs on each node."""
 
     selector: LabelSelector | None = None
     template: PodTemplate = PodTemplate()
 
 
-class DaemonSet(Struct):
+class DaemonSet(ApiStruct):
     """A DaemonSet: its pods use resources on every node that they run on."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -363,7 +363,7 @@ class DaemonSet(Struct):
     api_version: str = "apps/v1"
 
 
-class Namespace(Struct):
+class Namespace(ApiStruct):
     """A namespace; its labels are what namespaceSelectors see."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -371,7 +371,7 @@ class Namespace(Struct):
     api_version: str = "v1"
 
 
-class PodDisruptionBudgetSpec(Struct):
+class PodDisruptionBudgetSpec(ApiStruct):
     """The selected pods, and how many may be unavailable."""
 
     selector: LabelSelector | None = None
@@ -380,7 +380,7 @@ class PodDisruptionBudgetSpec(Struct):
     unhealthy_pod_eviction_policy: Literal["", "IfHealthyBudget", "AlwaysAllow"] = ""
 
 
-class PodDisruptionBudgetStatus(Struct):
+class PodDisruptionBudgetStatus(ApiStruct):
     """How many pods may be evicted now, and how many of the pods are healthy and should be."""
 
     disruptions_allowed: int = 0
@@ -389,7 +389,7 @@ class PodDisruptionBudgetStatus(Struct):
     observed_generation: int = 0
 
 
-class PodDisruptionBudget(Struct):
+class PodDisruptionBudget(ApiStruct):
     """How many of the selected pods may be unavailable at once."""
 
     metadata: ObjectMeta = ObjectMeta()

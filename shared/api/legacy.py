@@ -14,7 +14,7 @@ import msgspec
 
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.meta import ObjectMeta, ObjectRef, RawQuantities, Struct, describe
+from shared.api.meta import ApiStruct, ObjectMeta, ObjectRef, RawQuantities, describe
 from shared.api.nodeclass import (
     AMISelectorTerm,
     BlockDeviceMapping,
@@ -38,6 +38,7 @@ from shared.api.nodepool import (
     TemplateSpec,
 )
 from shared.api.selectors import GT, IN
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,7 +64,7 @@ _INSTANCE_KEYS = frozenset(
 )
 
 
-class ProviderRef(Struct):
+class ProviderRef(ApiStruct):
     """The reference of a Provisioner to its AWSNodeTemplate."""
 
     name: Annotated[str, describe("The name of the AWSNodeTemplate.")] = ""
@@ -71,19 +72,19 @@ class ProviderRef(Struct):
     api_version: Annotated[str, describe("karpenter.k8s.aws/v1alpha1.")] = ""
 
 
-class Consolidation(Struct):
+class Consolidation(ApiStruct):
     """Whether underutilized nodes are consolidated."""
 
     enabled: Annotated[bool, describe("Whether underutilized nodes are consolidated and empty nodes deleted.")] = False
 
 
-class ProvisionerLimits(Struct):
+class ProvisionerLimits(ApiStruct):
     """The limits of a Provisioner."""
 
     resources: Annotated[RawQuantities, describe("The maximum sum of the nodes' capacity, by resource.")] = {}
 
 
-class ProvisionerSpec(Struct):
+class ProvisionerSpec(ApiStruct):
     """The desired state of a Provisioner."""
 
     labels: Annotated[dict[str, str], describe("Labels of the nodes.")] = {}
@@ -111,7 +112,7 @@ class ProvisionerSpec(Struct):
     weight: Annotated[int | None, describe("Provisioners with a higher weight are tried first; 1 to 100.")] = None
 
 
-class Provisioner(Struct):
+class Provisioner(ApiStruct):
     """The NodePool of Karpenter before v0.32."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -126,7 +127,7 @@ class Provisioner(Struct):
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.metadata.name, uid=self.metadata.uid)
 
 
-class AWSNodeTemplateSpec(Struct):
+class AWSNodeTemplateSpec(ApiStruct):
     """The desired state of an AWSNodeTemplate."""
 
     subnet_selector: Annotated[
@@ -156,7 +157,7 @@ class AWSNodeTemplateSpec(Struct):
     context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
 
 
-class AWSNodeTemplate(Struct):
+class AWSNodeTemplate(ApiStruct):
     """The EC2NodeClass of Karpenter before v0.32."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -230,7 +231,7 @@ def _annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 def _requirements(spec: ProvisionerSpec) -> list[NodeSelectorRequirement]:
     """The requirements with normalized keys, and the old defaults for keys that are in neither them nor the labels."""
-    requirements = [msgspec.structs.replace(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
+    requirements = [with_fields(r, key=labels.normalize_key(r.key)) for r in spec.requirements]
     keys = {r.key for r in requirements} | {labels.normalize_key(key) for key in spec.labels}
     assumed = [
         NodeSelectorRequirement(key=key, operator=IN, values=[value])

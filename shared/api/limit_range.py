@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.api.meta import ObjectMeta, RawQuantities, Struct
+from shared.api.meta import ApiStruct, ObjectMeta, RawQuantities
 
 
-class LimitRangeItem(Struct):
+class LimitRangeItem(ApiStruct):
     """The bounds and defaults of one type of object: Container, Pod or PersistentVolumeClaim."""
 
     type: str = ""
@@ -15,13 +15,13 @@ class LimitRangeItem(Struct):
     min: RawQuantities = {}
 
 
-class LimitRangeSpec(Struct):
+class LimitRangeSpec(ApiStruct):
     """The bounds and defaults of a namespace."""
 
     limits: list[LimitRangeItem] = []
 
 
-class LimitRange(Struct):
+class LimitRange(ApiStruct):
     """A LimitRange: containers of its namespace that state no requests or limits get its defaults."""
 
     metadata: ObjectMeta = ObjectMeta()

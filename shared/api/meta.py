@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NewType, dataclass_transform
 
 import msgspec
-from msgspec.structs import replace
+
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,11 +60,11 @@ RawQuantities = dict[str, str | int | float]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """The base of every kind: immutable, camelCase in JSON, without defaults."""
 
 
-class OwnerReference(Struct):
+class OwnerReference(ApiStruct):
     """The owner of an object; Kubernetes deletes the object with its owner."""
 
     api_version: str = ""
@@ -74,7 +75,7 @@ class OwnerReference(Struct):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(Struct):
+class ObjectMeta(ApiStruct):
     """The metadata of any object."""
 
     name: str = ""
@@ -91,7 +92,7 @@ class ObjectMeta(Struct):
     owner_references: list[OwnerReference] = []
 
 
-class NamedObject(Struct):
+class NamedObject(ApiStruct):
     """Base of the kinds with metadata whose objects are known by name."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -102,7 +103,7 @@ class NamedObject(Struct):
         return self.metadata.name
 
 
-class Condition(Struct, omit_defaults=False):
+class Condition(ApiStruct, omit_defaults=False):
     """A condition of an object; ``status`` is "True", "False" or "Unknown".
 
     Always written with all fields: Karpenter's own CRDs require fields that have defaults here.
@@ -116,7 +117,7 @@ class Condition(Struct, omit_defaults=False):
     observed_generation: Annotated[int, describe("The observed generation.", minimum=0)] = 0
 
 
-class ObjectRef(Struct):
+class ObjectRef(ApiStruct):
     """A reference to an object of any kind: for events, owner references and messages."""
 
     api_version: str
@@ -133,7 +134,7 @@ class ObjectRef(Struct):
 def annotated(metadata: ObjectMeta, annotations: Mapping[str, str | None]) -> ObjectMeta:
     """The metadata with these annotations; None removes one."""
     after = {**metadata.annotations, **annotations}
-    return replace(metadata, annotations={name: text for name, text in after.items() if text is not None})
+    return with_fields(metadata, annotations={name: text for name, text in after.items() if text is not None})
 
 
 def namespaced_key(metadata: ObjectMeta) -> str:
@@ -148,7 +149,7 @@ def namespaced_ref(api_version: str, kind: str, metadata: ObjectMeta) -> ObjectR
     )
 
 
-class LabelSelectorRequirement(Struct):
+class LabelSelectorRequirement(ApiStruct):
     """One expression of a label selector."""
 
     key: str
@@ -156,7 +157,7 @@ class LabelSelectorRequirement(Struct):
     values: list[str] = []
 
 
-class LabelSelector(Struct):
+class LabelSelector(ApiStruct):
     """Selects objects by labels; empty selects all, absent selects none."""
 
     match_labels: dict[str, str] = {}

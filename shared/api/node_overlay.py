@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from shared.api import admission_rules
 from shared.api.kubernetes import LabelRequirement
-from shared.api.meta import Condition, NamedObject, ObjectRef, RawQuantities, Struct, describe
+from shared.api.meta import ApiStruct, Condition, NamedObject, ObjectRef, RawQuantities, describe
 from shared.api.nodepool import MAX_REQUIREMENTS
 from shared.api.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -27,7 +27,7 @@ STANDARD_RESOURCES = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 """What an overlay can't change: AWS and the kubelet say how much of it a node has."""
 
 
-class NodeOverlaySpec(Struct):
+class NodeOverlaySpec(ApiStruct):
     """Which instance types and offerings an overlay changes, and how."""
 
     requirements: Annotated[
@@ -68,7 +68,7 @@ class NodeOverlaySpec(Struct):
     ] = None
 
 
-class NodeOverlayStatus(Struct):
+class NodeOverlayStatus(ApiStruct):
     """Whether an overlay is valid and applied."""
 
     conditions: Annotated[list[Condition], describe("The conditions of the NodeOverlay.")] = []

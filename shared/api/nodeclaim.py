@@ -15,12 +15,12 @@ from shared.api.labels import PLANNED_PRICE
 from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
+    ApiStruct,
     Condition,
     EventReason,
     NamedObject,
     ObjectRef,
     RawQuantities,
-    Struct,
     describe,
     is_true,
     with_condition,
@@ -54,13 +54,13 @@ REGISTRATION_TIMEOUT = timedelta(minutes=15)
 """A NodeClaim that is not Registered within this time of its launch is deleted (Karpenter's liveness)."""
 
 
-class ResourceRequests(Struct):
+class ResourceRequests(ApiStruct):
     """The resource requests of the pods that the NodeClaim was created for, DaemonSets included."""
 
     requests: Annotated[RawQuantities, describe("The sum of the requests, by resource.")] = {}
 
 
-class NodeClaimSpec(Struct):
+class NodeClaimSpec(ApiStruct):
     """The desired state of a NodeClaim; immutable."""
 
     node_class_ref: Annotated[NodeClassRef, describe("The node class that configures the instance.", required=True)] = (
@@ -94,7 +94,7 @@ class NodeClaimSpec(Struct):
     ] = None
 
 
-class NodeClaimStatus(Struct):
+class NodeClaimStatus(ApiStruct):
     """The observed state of a NodeClaim."""
 
     node_name: Annotated[str, describe("The name of the node, once it is registered.")] = ""

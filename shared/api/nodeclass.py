@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shared.api.meta import Condition, NamedObject, ObjectRef, RawQuantities, Struct, describe
+from shared.api.meta import ApiStruct, Condition, NamedObject, ObjectRef, RawQuantities, describe
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
@@ -52,14 +52,14 @@ MAX_TERMS = 30
 MAX_DEVICES = 50
 
 
-class SubnetSelectorTerm(Struct):
+class SubnetSelectorTerm(ApiStruct):
     """Selects subnets by tags (an empty or ``*`` value matches any value) or by id; terms are ORed."""
 
     tags: Annotated[dict[str, str], describe("Tags of the subnet; * matches any value.", maxProperties=20)] = {}
     id: Annotated[str, describe("The subnet's id; excludes other fields.", pattern="^subnet-[0-9a-z]+$")] = ""
 
 
-class SecurityGroupSelectorTerm(Struct):
+class SecurityGroupSelectorTerm(ApiStruct):
     """Selects security groups by tags, id or name; terms are ORed."""
 
     tags: Annotated[dict[str, str], describe("Tags of the security group; * matches any value.", maxProperties=20)] = {}
@@ -67,7 +67,7 @@ class SecurityGroupSelectorTerm(Struct):
     name: Annotated[str, describe("The security group's name (not its Name tag).")] = ""
 
 
-class AMISelectorTerm(Struct):
+class AMISelectorTerm(ApiStruct):
     """Selects AMIs by alias (``al2023@latest``), tags, id, name, owner or SSM parameter; terms are ORed."""
 
     alias: Annotated[
@@ -85,7 +85,7 @@ class AMISelectorTerm(Struct):
     ssm_parameter: Annotated[str, describe("The SSM parameter with the AMI's id; excludes other fields.")] = ""
 
 
-class CapacityReservationSelectorTerm(Struct):
+class CapacityReservationSelectorTerm(ApiStruct):
     """Selects on-demand capacity reservations by tags, id or owner; terms are ORed."""
 
     tags: Annotated[dict[str, str], describe("Tags of the reservation; * matches any value.", maxProperties=20)] = {}
@@ -98,7 +98,7 @@ class CapacityReservationSelectorTerm(Struct):
     ] = ""
 
 
-class Kubelet(Struct):
+class Kubelet(ApiStruct):
     """Kubelet settings of the nodes."""
 
     max_pods: Annotated[int | None, describe("The maximum number of pods on a node.", minimum=0)] = None
@@ -135,7 +135,7 @@ class Kubelet(Struct):
     )
 
 
-class BlockDevice(Struct):
+class BlockDevice(ApiStruct):
     """An EBS volume; ``volume_size`` is a quantity ("20Gi")."""
 
     delete_on_termination: Annotated[bool | None, describe("Whether the volume goes with its instance.")] = None
@@ -155,7 +155,7 @@ class BlockDevice(Struct):
     volume_type: Annotated[str, describe("The kind of volume.", enum=VOLUME_TYPES)] = ""
 
 
-class BlockDeviceMapping(Struct):
+class BlockDeviceMapping(ApiStruct):
     """A device and its volume; ``root_volume`` marks the one that pods' ephemeral storage comes from."""
 
     device_name: Annotated[str, describe("The device, such as /dev/xvda.")] = ""
@@ -163,7 +163,7 @@ class BlockDeviceMapping(Struct):
     ebs: Annotated[BlockDevice | None, describe("The volume.")] = None
 
 
-class MetadataOptions(Struct):
+class MetadataOptions(ApiStruct):
     """How the instance metadata service answers; the defaults keep pods away from it."""
 
     http_endpoint: Annotated[
@@ -187,7 +187,7 @@ class MetadataOptions(Struct):
     ] = "required"
 
 
-class EC2NodeClassSpec(Struct):
+class EC2NodeClassSpec(ApiStruct):
     """The desired state of an EC2NodeClass."""
 
     subnet_selector_terms: Annotated[
@@ -257,7 +257,7 @@ class EC2NodeClassSpec(Struct):
     cpu_options: Annotated[dict[str, Any] | None, describe("CPU options of the instances.")] = None
 
 
-class ResolvedSubnet(Struct):
+class ResolvedSubnet(ApiStruct):
     """A selected subnet."""
 
     id: Annotated[str, describe("The subnet's id.")]
@@ -267,14 +267,14 @@ class ResolvedSubnet(Struct):
     )
 
 
-class ResolvedSecurityGroup(Struct):
+class ResolvedSecurityGroup(ApiStruct):
     """A selected security group."""
 
     id: Annotated[str, describe("The group's id.")]
     name: Annotated[str, describe("Its name.")] = ""
 
 
-class AMIRequirement(Struct):
+class AMIRequirement(ApiStruct):
     """A requirement on the instance types of an AMI."""
 
     key: Annotated[str, describe("The label.")]
@@ -282,7 +282,7 @@ class AMIRequirement(Struct):
     values: Annotated[list[str], describe("The values of the requirement.")] = []
 
 
-class ResolvedAMI(Struct):
+class ResolvedAMI(ApiStruct):
     """A selected AMI, and the instance types it is for."""
 
     id: Annotated[str, describe("The AMI's id.")]
@@ -290,7 +290,7 @@ class ResolvedAMI(Struct):
     requirements: Annotated[list[AMIRequirement], describe("Requirements on instance types.")] = []
 
 
-class ResolvedCapacityReservation(Struct):
+class ResolvedCapacityReservation(ApiStruct):
     """A selected capacity reservation."""
 
     id: Annotated[str, describe("The reservation's id.")]
@@ -304,7 +304,7 @@ class ResolvedCapacityReservation(Struct):
     )
 
 
-class EC2NodeClassStatus(Struct):
+class EC2NodeClassStatus(ApiStruct):
     """The observed state of an EC2NodeClass."""
 
     subnets: Annotated[list[ResolvedSubnet], describe("The selected subnets.")] = []

@@ -12,14 +12,15 @@ from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
     LABEL_VALUE,
+    ApiStruct,
     Condition,
     NamedObject,
     ObjectRef,
     RawQuantities,
-    Struct,
     describe,
 )
 from shared.api.nodeclass import EC2NodeClass, Kubelet
+from shared.base.struct import with_fields
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodePool"
@@ -40,7 +41,7 @@ BUDGET_DURATION = r"^(([0-9]+(h|m))+(0s)?)$"
 """Hours and minutes."""
 
 
-class NodeClassRef(Struct, omit_defaults=False):
+class NodeClassRef(ApiStruct, omit_defaults=False):
     """The reference to the node class that configures the instances.
 
     Always written with all fields: Karpenter's own CRDs require fields that have defaults here.
@@ -53,7 +54,7 @@ class NodeClassRef(Struct, omit_defaults=False):
     name: Annotated[str, describe("The name of the class.", required=True, minLength=1)] = ""
 
 
-class TemplateMetadata(Struct):
+class TemplateMetadata(ApiStruct):
     """Labels and annotations of the nodes."""
 
     labels: Annotated[
@@ -63,7 +64,7 @@ class TemplateMetadata(Struct):
     annotations: Annotated[dict[str, str], describe("Annotations of the nodes.")] = {}
 
 
-class TemplateSpec(Struct):
+class TemplateSpec(ApiStruct):
     """The template of the NodePool's NodeClaims. Durations are strings: "720h", "Never".
 
     ``kubelet`` is not a field of v1: it holds a Provisioner's ``kubeletConfiguration``.
@@ -102,14 +103,14 @@ class TemplateSpec(Struct):
     kubelet: Annotated[Kubelet | None, describe("The kubelet settings of a Provisioner.", internal=True)] = None
 
 
-class NodeClaimTemplate(Struct):
+class NodeClaimTemplate(ApiStruct):
     """The template of the NodePool's NodeClaims."""
 
     metadata: Annotated[TemplateMetadata, describe("Labels and annotations of the nodes.")] = TemplateMetadata()
     spec: Annotated[TemplateSpec, describe("The template of the NodeClaims' spec.", required=True)] = TemplateSpec()
 
 
-class Budget(Struct):
+class Budget(ApiStruct):
     """The number of nodes ("10%" or "3") that may be disrupted at once, when (cron, UTC), and for which reasons."""
 
     nodes: Annotated[
@@ -143,7 +144,7 @@ class Budget(Struct):
     ] = []
 
 
-class Disruption(Struct):
+class Disruption(ApiStruct):
     """When and how fast nodes are disrupted."""
 
     consolidate_after: Annotated[
@@ -168,7 +169,7 @@ class Disruption(Struct):
     ] = msgspec.field(default_factory=lambda: [Budget()])
 
 
-class NodePoolSpec(Struct):
+class NodePoolSpec(ApiStruct):
     """The desired state of a NodePool."""
 
     template: Annotated[NodeClaimTemplate, describe("The template of the NodePool's NodeClaims.", required=True)] = (
@@ -186,7 +187,7 @@ class NodePoolSpec(Struct):
     )
 
 
-class NodePoolStatus(Struct):
+class NodePoolStatus(ApiStruct):
     """The observed state of a NodePool."""
 
     resources: Annotated[RawQuantities, describe("The sum of the nodes' capacity.")] = {}
@@ -237,4 +238,4 @@ def node_class_for(pool: NodePool, node_class: EC2NodeClass) -> EC2NodeClass:
     kubelet = pool.spec.template.spec.kubelet
     if kubelet is None:
         return node_class
-    return msgspec.structs.replace(node_class, spec=msgspec.structs.replace(node_class.spec, kubelet=kubelet))
+    return with_fields(node_class, spec=with_fields(node_class.spec, kubelet=kubelet))

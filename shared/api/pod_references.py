@@ -5,34 +5,34 @@ Of ResourceClaims and PodGroups only that a pod has them is read, as they aren't
 
 from __future__ import annotations
 
-from shared.api.meta import Struct
+from shared.api.meta import ApiStruct
 
 
-class SchedulingGate(Struct):
+class SchedulingGate(ApiStruct):
     """Keeps a pod from being scheduled until it is removed."""
 
     name: str = ""
 
 
-class ResourceClaimUse(Struct):
+class ResourceClaimUse(ApiStruct):
     """A container's use of one of its pod's resource claims."""
 
     name: str = ""
 
 
-class PodResourceClaim(Struct):
+class PodResourceClaim(ApiStruct):
     """A claim for devices that the pod uses, by name or made from a template."""
 
     name: str = ""
 
 
-class PodSchedulingGroup(Struct):
+class PodSchedulingGroup(ApiStruct):
     """The PodGroup whose pods are scheduled all together."""
 
     pod_group_name: str = ""
 
 
-class WorkloadReference(Struct):
+class WorkloadReference(ApiStruct):
     """The same in Kubernetes 1.35, which had it by another name."""
 
     name: str = ""

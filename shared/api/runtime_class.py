@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from shared.api.kubernetes import Toleration
-from shared.api.meta import ObjectMeta, RawQuantities, Struct
+from shared.api.meta import ApiStruct, ObjectMeta, RawQuantities
 
 
-class RuntimeClassOverhead(Struct):
+class RuntimeClassOverhead(ApiStruct):
     """What a pod uses besides its containers."""
 
     pod_fixed: RawQuantities = {}
 
 
-class RuntimeClassScheduling(Struct):
+class RuntimeClassScheduling(ApiStruct):
     """The nodes that have the runtime."""
 
     node_selector: dict[str, str] = {}
     tolerations: list[Toleration] = []
 
 
-class RuntimeClass(Struct):
+class RuntimeClass(ApiStruct):
     """A RuntimeClass."""
 
     metadata: ObjectMeta = ObjectMeta()

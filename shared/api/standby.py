@@ -17,12 +17,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import annotated, condition
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,4 +88,4 @@ def with_annotations(claim: NodeClaim, annotations: Mapping[str, str | None], *,
     """The NodeClaim with these annotations (None: without), if it still is in the expected state; else as it is."""
     if standby_state(claim) != expected:
         return claim
-    return replace(claim, metadata=annotated(claim.metadata, annotations))
+    return with_fields(claim, metadata=annotated(claim.metadata, annotations))

@@ -8,16 +8,16 @@ from __future__ import annotations
 import msgspec
 
 from shared.api.kubernetes import NodeSelector, PersistentVolumeClaimSpec
-from shared.api.meta import ObjectMeta, RawQuantities, Struct
+from shared.api.meta import ApiStruct, ObjectMeta, RawQuantities
 
 
-class PersistentVolumeClaimStatus(Struct):
+class PersistentVolumeClaimStatus(ApiStruct):
     """Pending, Bound or Lost."""
 
     phase: str = "Pending"
 
 
-class PersistentVolumeClaim(Struct):
+class PersistentVolumeClaim(ApiStruct):
     """A claim for storage."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -27,26 +27,26 @@ class PersistentVolumeClaim(Struct):
     api_version: str = "v1"
 
 
-class VolumeNodeAffinity(Struct):
+class VolumeNodeAffinity(ApiStruct):
     """The nodes that can access a volume."""
 
     required: NodeSelector | None = None
 
 
-class CSIVolumeSource(Struct):
+class CSIVolumeSource(ApiStruct):
     """A volume of a CSI driver."""
 
     driver: str = ""
     volume_handle: str = ""
 
 
-class EBSVolumeSource(Struct):
+class EBSVolumeSource(ApiStruct):
     """An in-tree EBS volume; counts as the EBS CSI driver's."""
 
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
-class ClaimReference(Struct):
+class ClaimReference(ApiStruct):
     """The claim that a volume is bound to, or reserved for while ``uid`` is empty."""
 
     namespace: str = ""
@@ -54,7 +54,7 @@ class ClaimReference(Struct):
     uid: str = ""
 
 
-class PersistentVolumeSpec(Struct):
+class PersistentVolumeSpec(ApiStruct):
     """The spec of a volume."""
 
     node_affinity: VolumeNodeAffinity | None = None
@@ -68,13 +68,13 @@ class PersistentVolumeSpec(Struct):
     claim_ref: ClaimReference | None = None
 
 
-class PersistentVolumeStatus(Struct):
+class PersistentVolumeStatus(ApiStruct):
     """Pending, Available, Bound, Released or Failed."""
 
     phase: str = ""
 
 
-class PersistentVolume(Struct):
+class PersistentVolume(ApiStruct):
     """A volume."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -84,20 +84,20 @@ class PersistentVolume(Struct):
     api_version: str = "v1"
 
 
-class TopologyLabelRequirement(Struct):
+class TopologyLabelRequirement(ApiStruct):
     """A topology key and the values in which volumes may be created."""
 
     key: str
     values: list[str] = []
 
 
-class TopologySelectorTerm(Struct):
+class TopologySelectorTerm(ApiStruct):
     """All its expressions must hold."""
 
     match_label_expressions: list[TopologyLabelRequirement] = []
 
 
-class StorageClass(Struct):
+class StorageClass(ApiStruct):
     """How volumes are provisioned, and in which topology."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -108,26 +108,26 @@ class StorageClass(Struct):
     api_version: str = "storage.k8s.io/v1"
 
 
-class VolumeCount(Struct):
+class VolumeCount(ApiStruct):
     """The maximum number of a driver's volumes on a node."""
 
     count: int | None = None
 
 
-class CSINodeDriver(Struct):
+class CSINodeDriver(ApiStruct):
     """A CSI driver on a node."""
 
     name: str = ""
     allocatable: VolumeCount | None = None
 
 
-class CSINodeSpec(Struct):
+class CSINodeSpec(ApiStruct):
     """The drivers on a node."""
 
     drivers: list[CSINodeDriver] = []
 
 
-class CSINode(Struct):
+class CSINode(ApiStruct):
     """The CSI drivers of the node of the same name."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -136,13 +136,13 @@ class CSINode(Struct):
     api_version: str = "storage.k8s.io/v1"
 
 
-class VolumeAttachmentSource(Struct):
+class VolumeAttachmentSource(ApiStruct):
     """The attached volume."""
 
     persistent_volume_name: str = ""
 
 
-class VolumeAttachmentSpec(Struct):
+class VolumeAttachmentSpec(ApiStruct):
     """Which volume is attached to which node."""
 
     node_name: str = ""
@@ -150,7 +150,7 @@ class VolumeAttachmentSpec(Struct):
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(Struct):
+class VolumeAttachment(ApiStruct):
     """A volume attached to a node; a drained node waits until it is detached."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -8,11 +8,11 @@ the lifecycle function write the log, and the command line reads it. No decision
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.base import aws
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +28,7 @@ INTERRUPTED = "Interrupted"
 """The reason of a decision that EC2 forced, by an interruption or because it stops the instance."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecisionRecord:
+class DecisionRecord(Struct, kw_only=True):
     """A decision about a node.
 
     ``why`` is a sentence for users. ``blocked_by`` is the object that blocks a refused one (kind and name); empty if no
@@ -140,8 +139,7 @@ def since(dynamodb: DynamoDBClient, table: str, moment: datetime) -> tuple[Decis
     return tuple(sorted((_record(item) for page in pages for item in page["Items"]), key=lambda d: (d.at, d.node)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchRecord:
+class LaunchRecord(Struct, kw_only=True):
     """The launches of one scheduling decision. Prices are USD per hour (docs/glossary.md).
 
     ``planned`` and ``bought`` are the planned and the bought price of its ``nodes``, ``before`` is the price of the

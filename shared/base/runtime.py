@@ -12,9 +12,10 @@ import contextvars
 import gc
 import os
 import time
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import threading
@@ -37,8 +38,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Runtime:
+class Runtime(Struct, kw_only=True):
     """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process.
 
     ``wait`` ends after that many seconds, or when another thread sets the event.
@@ -48,7 +48,7 @@ class Runtime:
     now: Callable[[], datetime] = _utc_now
     sleep: Callable[[float], None] = time.sleep
     wait: Callable[[threading.Event, float], None] = _wait
-    cache: dict[str, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = {}
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
         """The cached value of that name; ``make`` creates it on first use in this process."""

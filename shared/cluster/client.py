@@ -17,7 +17,7 @@ import urllib3
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 
-from shared.api.meta import Struct, to_json
+from shared.api.meta import ApiStruct, to_json
 from shared.base import runtime
 from shared.cluster import errors
 from shared.cluster.watch import Watch
@@ -117,7 +117,7 @@ class Client:
             if not token:
                 return
 
-    def create(self, path: str, obj: Struct | Mapping[str, Any]) -> bytes:
+    def create(self, path: str, obj: ApiStruct | Mapping[str, Any]) -> bytes:
         """Create an object in the collection at ``path``; returns the stored object.
 
         Raises:
@@ -129,7 +129,7 @@ class Client:
     def patch(
         self,
         path: str,
-        patch: Struct | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        patch: ApiStruct | Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         kind: PatchKind = "merge",
         field_manager: str = "",
@@ -147,7 +147,7 @@ class Client:
         query = [("fieldManager", field_manager)] if field_manager else []
         if force:
             query.append(("force", "true"))
-        body = json_body(patch) if isinstance(patch, Struct | Mapping) else [dict(step) for step in patch]
+        body = json_body(patch) if isinstance(patch, ApiStruct | Mapping) else [dict(step) for step in patch]
         return self._request("PATCH", path, body=body, query=query, content_type=_PATCH_TYPES[kind])
 
     def delete(
@@ -340,10 +340,10 @@ def _is_retryable(error: errors.ApiError, *, may_repeat: bool, never_retry: froz
     return may_repeat or isinstance(error, errors.TooManyRequestsError)
 
 
-def json_body(obj: Struct | Mapping[str, Any]) -> dict[str, Any]:
+def json_body(obj: ApiStruct | Mapping[str, Any]) -> dict[str, Any]:
     """The JSON object to send, with the ``apiVersion`` and ``kind`` that structs omit as defaults."""
     value: dict[str, Any] = to_json(obj)
     kind, api_version = getattr(obj, "kind", None), getattr(obj, "api_version", None)
-    if isinstance(obj, Struct) and isinstance(kind, str) and isinstance(api_version, str):
+    if isinstance(obj, ApiStruct) and isinstance(kind, str) and isinstance(api_version, str):
         value = {"apiVersion": api_version, "kind": kind, **value}
     return value

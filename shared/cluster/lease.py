@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.meta import ObjectMeta, Struct
+from shared.api.meta import ApiStruct, ObjectMeta
 from shared.cluster.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from shared.cluster.resources import LEASES
 
@@ -67,7 +67,7 @@ class LeaseLostError(RuntimeError):
     """The lease expired or has another holder: the decision made under it must not be written."""
 
 
-class LeaseSpec(Struct):
+class LeaseSpec(ApiStruct):
     """The spec of a Lease. ``renew_time`` is a MicroTime: always six digits of a second."""
 
     holder_identity: str | None = None
@@ -77,7 +77,7 @@ class LeaseSpec(Struct):
     lease_transitions: int | None = None
 
 
-class LeaseObject(Struct):
+class LeaseObject(ApiStruct):
     """A Lease object."""
 
     metadata: ObjectMeta = ObjectMeta()

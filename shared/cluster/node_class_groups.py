@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.nodeclaim import NodeClaim
+from shared.base.struct import with_fields
 from shared.cluster import listing, resources
 from shared.cluster.listing import ObjectList
 
@@ -61,7 +61,7 @@ def list_node_claims(client: Client) -> NodeClaimList:
     if len(own) == len(listed.objects):
         return NodeClaimList(listed)
     foreign_ids = frozenset(c.status.provider_id for c in listed.objects if is_foreign(c) and c.status.provider_id)
-    return NodeClaimList(msgspec.structs.replace(listed, objects=own), foreign_ids)
+    return NodeClaimList(with_fields(listed, objects=own), foreign_ids)
 
 
 def is_foreign(claim: NodeClaim) -> bool:
@@ -106,12 +106,12 @@ def is_foreign_node(node: Node, foreign_provider_ids: Collection[str]) -> bool:
 
 
 def _without_marks(node: Node) -> Node:
-    metadata = replace(
+    metadata = with_fields(
         node.metadata,
         labels={key: value for key, value in node.metadata.labels.items() if key != names.NODEPOOL},
         finalizers=[f for f in node.metadata.finalizers if f != names.TERMINATION_FINALIZER],
     )
-    return replace(node, metadata=metadata)
+    return with_fields(node, metadata=metadata)
 
 
 def _is_foreign_json(raw: bytes) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from shared.api.meta import Condition, ObjectMeta, Struct, to_json, with_condition
+from shared.api.meta import ApiStruct, Condition, ObjectMeta, to_json, with_condition
+from shared.base.struct import with_fields
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from shared.cluster.resources import NODE_CLAIMS
 
@@ -71,7 +72,7 @@ def create(client: Client, resource: Resource, obj: O) -> O:
     kind = type(obj)
     namespace = obj.metadata.namespace
     try:
-        stored = client.create(resource.path(namespace=namespace), cast("Struct", obj))
+        stored = client.create(resource.path(namespace=namespace), cast("ApiStruct", obj))
     except AlreadyExistsError:
         return read(client, resource, obj.metadata.name, kind, namespace=namespace)
     return msgspec.json.decode(stored, type=kind)
@@ -120,7 +121,7 @@ def set_conditions(client: Client, resource: Resource, obj: O, conditions: Itera
             )
         return cast(
             "O",
-            msgspec.structs.replace(cast("Struct", current), status=msgspec.structs.replace(status, conditions=merged)),
+            with_fields(cast("ApiStruct", current), status=with_fields(status, conditions=merged)),
         )
 
     return update_status(client, resource, obj, change)
@@ -221,8 +222,8 @@ def _decode_stored(raw: bytes, like: O) -> O:
     status: Any = like.status  # type: ignore[attr-defined]  # only NodePools and EC2NodeClasses are converted; they have a status
     return cast(
         "O",
-        msgspec.structs.replace(
-            cast("Struct", like),
+        with_fields(
+            cast("ApiStruct", like),
             metadata=stored.metadata,
             status=msgspec.json.decode(stored.status, type=type(status)),
         ),
@@ -231,7 +232,7 @@ def _decode_stored(raw: bytes, like: O) -> O:
 
 def _is_converted(obj: Object) -> bool:
     """Whether the object has another apiVersion than its type."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(cast("type[Struct]", type(obj)))}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(cast("type[ApiStruct]", type(obj)))}
     return "api_version" in defaults and getattr(obj, "api_version", None) != defaults["api_version"]
 
 

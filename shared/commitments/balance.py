@@ -9,10 +9,9 @@ user guide.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.base.struct import Struct
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +41,7 @@ def family_of(instance_type: str) -> str:
     return instance_type.partition(".")[0]
 
 
-@dataclass(kw_only=True)
-class _OpenPlan:
+class _OpenPlan(MutableStruct, kw_only=True):
     """A Savings Plan and what is left of it, in USD per hour."""
 
     plan: SavingsPlan
@@ -65,16 +63,15 @@ class _OpenPlan:
         return covered
 
 
-@dataclass(kw_only=True)
-class Balance:
+class Balance(MutableStruct, kw_only=True):
     """What is left: of Reserved Instances, and of plans.
 
     ``reserved`` is by (instance type, zone), (instance type, "") where it covers no other size, and (family, "") in
     normalized units.
     """
 
-    reserved: dict[tuple[str, str], float] = field(default_factory=dict)
-    plans: list[_OpenPlan] = field(default_factory=list)
+    reserved: dict[tuple[str, str], float] = {}
+    plans: list[_OpenPlan] = []
 
     @classmethod
     def of(cls, commitments: Commitments) -> Balance:

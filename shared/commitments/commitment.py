@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from shared.base.struct import with_fields
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -70,7 +72,7 @@ class Commitments(msgspec.Struct, frozen=True, kw_only=True):
 
     def active(self, now: datetime) -> Commitments:
         """Without those that have ended."""
-        return msgspec.structs.replace(
+        return with_fields(
             self,
             reserved=tuple(r for r in self.reserved if r.ends > now),
             plans=tuple(p for p in self.plans if p.ends > now),

@@ -9,9 +9,9 @@ to do without, so that the price of each other node is what really is saved with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from shared.base.struct import Struct
 from shared.commitments.balance import Balance, bill
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from shared.commitments.commitment import Commitments, InstanceKind
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnCoverage:
+class OwnCoverage(Struct, kw_only=True):
     """The coverage of a cluster's on-demand nodes.
 
     ``unused`` is what its next nodes may use. ``uncovered_shares`` are by node: the share of it that no commitment
@@ -32,10 +31,10 @@ class OwnCoverage:
 
     unused: Balance
     uncovered_shares: Mapping[str, float]
-    available: Balance = field(repr=False)
-    kinds: Mapping[str, InstanceKind] = field(repr=False)
-    commitments: Commitments = field(repr=False)
-    cluster: str = field(repr=False)
+    available: Balance
+    kinds: Mapping[str, InstanceKind]
+    commitments: Commitments
+    cluster: str
 
     def without(self, nodes: Collection[str]) -> Balance:
         """What is unused once these nodes are gone."""

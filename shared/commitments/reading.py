@@ -14,11 +14,11 @@ from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api import labels
 from shared.base.aws import error_code
+from shared.base.struct import with_fields
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
 if TYPE_CHECKING:
@@ -310,7 +310,7 @@ def _with_rates(
         if not plan_rates:
             left_out[f"they have none for Linux with shared tenancy in {region}"].append(plan.id)
             continue
-        rated.append(msgspec.structs.replace(plan, rates=plan_rates))
+        rated.append(with_fields(plan, rates=plan_rates))
     problems += [f"rates of Savings Plans {', '.join(ids)} aren't read: {reason}" for reason, ids in left_out.items()]
     return tuple(rated)
 

@@ -6,7 +6,6 @@ other constraints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy as np
 
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError
+from shared.base.struct import Struct
 from shared.disruption.disruption_cost import RESTART_COST, pod_disruption_cost
 from shared.scheduling.state.instance_type_arrays import instance_type_arrays
 from shared.scheduling.state.state_nodes import build_state_nodes
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(frozen=True, kw_only=True)
-class CandidateMatrix:
+class CandidateMatrix(Struct, kw_only=True):
     """Candidates in the order given, and initialized nodes; the columns of requests and resources are the same.
 
     ``price`` is USD per hour of each candidate, ``resource_value`` the lowest USD per hour that capacity for just its

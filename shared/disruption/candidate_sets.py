@@ -8,11 +8,11 @@ enumerated completely. The order is deterministic.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.base.struct import Struct
 from shared.disruption.candidate_matrix import deletable_candidates
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ EXHAUSTIVE_LIMIT = 8
 """Up to this many candidates, every set is evaluated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BudgetedCandidates:
+class BudgetedCandidates(Struct, kw_only=True):
     """The pool of each candidate (row of the matrix), and how many of each pool its budgets still allow.
 
     ``deletion_values`` are given where it is known for how long savings last. USD: what deleting each candidate saves

@@ -7,13 +7,13 @@ where its NodePool says so, a pod without a controller. Reference: docs/facts/ka
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.pods import controller, is_mirror, is_protected
+from shared.base.struct import Struct
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ PODS_WITHOUT_CONTROLLER = "tenon.sh/pods-without-controller"
 evicted like all others, as by Karpenter."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, kw_only=True):
     """An initialized node of a valid NodePool that isn't being disrupted.
 
     ``pods`` are the reschedulable pods on it.

@@ -7,8 +7,9 @@ lists them in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,8 +23,7 @@ UNDERUTILIZED = "Underutilized"
 SURPLUS = "Surplus"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Removal:
+class Removal(Struct, kw_only=True):
     """One NodeClaim to delete. ``message`` says why, for users. ``pods`` are the keys (namespace/name) that move."""
 
     claim: str
@@ -33,8 +33,7 @@ class Removal:
     pods: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(Struct, kw_only=True):
     """NodeClaims that are deleted together, once all replacements are initialized; at once without replacements.
 
     ``savings`` is USD per hour (negative: the command costs money). A ``forced`` command ignores blockers and isn't
@@ -67,8 +66,7 @@ class Command:
         return sum(len(r.pods) for r in self.removals)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blocker:
+class Blocker(Struct, kw_only=True):
     """What blocks a disruption: a message for users, and the blocking object (kind and name).
 
     ``by`` is empty where no object blocks it: the disruption just doesn't save enough.
@@ -78,8 +76,7 @@ class Blocker:
     by: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BlockedCandidate:
+class BlockedCandidate(Struct, kw_only=True):
     """A candidate that has a reason to be disrupted, but is blocked.
 
     ``savings`` is USD per hour that removing it would save (None: not known), ``pods`` how many would move.
@@ -98,8 +95,7 @@ class BlockedCandidate:
         return self.blocker.message
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodResult:
+class MethodResult(Struct, kw_only=True):
     """The commands to execute now, and the candidates that are blocked.
 
     ``requeue_at`` is when the next candidate becomes due (None: none is waiting). ``next_savings_at`` is when

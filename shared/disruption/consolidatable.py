@@ -9,12 +9,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition, with_condition
 from shared.api.pods import is_daemon
+from shared.base.struct import with_fields
 from shared.disruption.candidates import dynamic_candidates
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def with_consolidatable_condition(claim: NodeClaim, *, is_consolidatable: bool, 
         )
     else:
         conditions = [c for c in conditions if c.type != nodeclaim.CONSOLIDATABLE]
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
 def _consolidatable_at(candidate: Candidate, pods: Iterable[Pod]) -> datetime | None:

@@ -9,12 +9,12 @@ gives the same result. The command is within budgets and PodDisruptionBudgets, a
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
+from shared.base.struct import Struct
 from shared.disruption import graceful_disruption
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidate_sets import BudgetedCandidates, candidate_sets
@@ -40,8 +40,7 @@ _WHEN_EMPTY = "WhenEmpty"
 _PRICE_TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchResult:
+class SearchResult(Struct, kw_only=True):
     """The command for the best set, its net savings, and how many sets were evaluated.
 
     The other fields are those of :class:`~shared.disruption.command.MethodResult`.

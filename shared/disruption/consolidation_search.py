@@ -5,13 +5,13 @@ Each set is evaluated once. For a single node that doesn't save enough, it keeps
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api import labels as names
 from shared.base.plurals import plural
+from shared.base.struct import MutableStruct
 from shared.disruption import price_filter
 from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, Command
 from shared.disruption.savings import (
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 BALANCED = "Balanced"
 
 
-@dataclass(kw_only=True)
-class ConsolidationSearch:
+class ConsolidationSearch(MutableStruct, kw_only=True):
     """The candidates, and the best set of them so far with its replacements.
 
     ``durations`` are the candidates' own, ``balanced_totals`` those of all nodes of pools with policy Balanced. Sets
@@ -54,9 +53,9 @@ class ConsolidationSearch:
     best: tuple[int, ...] = ()
     replacements: tuple[PlannedNodeClaim, ...] = ()
     net_savings: NetSavings = NO_SAVINGS
-    evaluated: set[tuple[int, ...]] = field(default_factory=set)
-    blockers: dict[int, Blocker] = field(default_factory=dict)
-    unprofitable: dict[int, BlockedCandidate] = field(default_factory=dict)
+    evaluated: set[tuple[int, ...]] = set()
+    blockers: dict[int, Blocker] = {}
+    unprofitable: dict[int, BlockedCandidate] = {}
     time_until_savings: timedelta = MAX_TIME_UNTIL_SAVINGS
     """How long none of the evaluated sets pays back: expected savings last longer with time."""
 

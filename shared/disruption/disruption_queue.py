@@ -7,15 +7,14 @@ finds the annotations: with all replacements there it continues, otherwise it ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import nodeclaim
 from shared.api.meta import annotated, is_true, with_condition
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,8 +37,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     replacements: list[str] = []
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rollback:
+class Rollback(Struct, kw_only=True):
     """A claim to take out of the queue, why, and the names of its replacements that are no longer needed."""
 
     claim: NodeClaim
@@ -47,8 +45,7 @@ class Rollback:
     surplus: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueStatus:
+class QueueStatus(Struct, kw_only=True):
     """``completed`` claims can be deleted now, ``rollbacks`` have failed; ``waiting``: some wait for replacements."""
 
     completed: tuple[tuple[NodeClaim, QueueEntry], ...] = ()
@@ -88,7 +85,9 @@ def replacement_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
 
 def with_queue_entry(claim: NodeClaim, entry: QueueEntry) -> NodeClaim:
     """The claim with the queue entry in its annotation."""
-    return replace(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()}))
+    return with_fields(
+        claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()})
+    )
 
 
 def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datetime) -> NodeClaim:
@@ -101,18 +100,18 @@ def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datet
         message=entry.message,
         now=now,
     )
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
 def without_queue_entry(claim: NodeClaim) -> NodeClaim:
     """The claim without the annotation."""
-    return replace(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: None}))
+    return with_fields(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: None}))
 
 
 def without_disruption_condition(claim: NodeClaim) -> NodeClaim:
     """The claim without the condition."""
     conditions = [c for c in claim.status.conditions if c.type != nodeclaim.DISRUPTION_REASON]
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
 def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api.pause import paused_pools
 from shared.api.pods import is_daemon, is_mirror, is_reschedulable, is_terminal
+from shared.base.struct import Struct, with_fields
 from shared.disruption.disruption_queue import is_queued
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
@@ -42,8 +42,7 @@ def _not_drifted(_claim: NodeClaim, _node_class: NodeClass, _network: InstanceNe
     return ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisruptionState:
+class DisruptionState(Struct, kw_only=True, dict=True):
     """A snapshot at ``now``.
 
     ``selected`` names claims that this reconcile has already chosen for disruption. ``nominated`` names nodes and
@@ -58,14 +57,14 @@ class DisruptionState:
     now: datetime
     selected: frozenset[str] = frozenset()
     nominated: frozenset[str] = frozenset()
-    chunks: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    chunks: Mapping[str, tuple[Pod, ...]] = {}
     missing_chunks: int = 0
-    instance_types: Mapping[str, tuple[InstanceType, ...]] = field(default_factory=dict)
-    not_ready: Mapping[str, str] = field(default_factory=dict)
-    node_classes: Mapping[str, NodeClass] = field(default_factory=dict)
-    instance_networks: Mapping[str, InstanceNetwork] = field(default_factory=dict)
+    instance_types: Mapping[str, tuple[InstanceType, ...]] = {}
+    not_ready: Mapping[str, str] = {}
+    node_classes: Mapping[str, NodeClass] = {}
+    instance_networks: Mapping[str, InstanceNetwork] = {}
     is_drifted: Callable[[NodeClaim, NodeClass, InstanceNetwork | None], str] = _not_drifted
-    evidence: Mapping[str, SavingsEvidence] = field(default_factory=dict)
+    evidence: Mapping[str, SavingsEvidence] = {}
     coverage: OwnCoverage | None = None
 
     @cached_property
@@ -109,7 +108,7 @@ class DisruptionState:
     def with_selected(self, result: MethodResult) -> DisruptionState:
         """The state after a method's commands are chosen: their nodes count as being disrupted."""
         claims = {removal.claim for command in result.commands for removal in command.removals}
-        return replace(self, selected=self.selected | claims)
+        return with_fields(self, selected=self.selected | claims)
 
     @cached_property
     def _last_launches(self) -> Mapping[str, datetime]:

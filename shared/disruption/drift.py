@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.hash import is_node_pool_hash, node_pool_hash_version
 from shared.api.meta import is_true, with_condition
+from shared.base.struct import with_fields
 from shared.disruption import graceful_disruption
 from shared.disruption.candidates import all_candidates, dynamic_candidates
 from shared.disruption.command import DRIFTED, MethodResult
@@ -74,7 +73,7 @@ def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> 
         message=message,
         now=now,
     )
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
 def _template_drift(claim: NodeClaim, pool: NodePool) -> str:

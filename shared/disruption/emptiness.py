@@ -7,14 +7,12 @@ that has room of CapacityBuffers which no other node has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
 from shared.api.meta import condition, with_condition
+from shared.base.struct import Struct, with_fields
 from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates, initialized_nodes
 from shared.disruption.command import EMPTY, BlockedCandidate, Command, MethodResult
 from shared.disruption.disruption_state import workload_pods
@@ -32,8 +30,7 @@ REASON = EMPTY
 NEEDS_PRICES = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class EmptyConditionChange:
+class EmptyConditionChange(Struct, kw_only=True):
     """A claim whose ``Empty`` condition has to change."""
 
     claim: NodeClaim
@@ -60,7 +57,7 @@ def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> 
         reason="NoPods" if is_empty else "HasPods",
         now=now,
     )
-    return replace(claim, status=replace(claim.status, conditions=conditions, last_pod_event_time=now))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions, last_pod_event_time=now))
 
 
 def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from shared.api.meta import Struct
+from shared.api.meta import ApiStruct
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 from shared.disruption.workloads import Load, Workload, pool_loads
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ RETURNED_SHARE = 0.8
 _DAY = timedelta(days=1)
 
 
-class ScaleIn(Struct):
+class ScaleIn(ApiStruct):
     """A workload had ``before`` pods and has ``after`` since ``at``; ``ended`` when most of them were back.
 
     ``pool_share``: by which share the load of its NodePool fell within a bucket of ``at``, whatever else came or went.
@@ -69,7 +69,7 @@ class ScaleIn(Struct):
         return f"{self.workload} scaled in from {self.before} to {self.after} at {self.at:%H:%M} UTC"
 
 
-class PoolLoad(Struct):
+class PoolLoad(ApiStruct):
     """A NodePool's load by bucket: ``first`` is the number of the first bucket, -1 in a bucket is unknown."""
 
     first: int = 0
@@ -84,7 +84,7 @@ class PoolLoad(Struct):
         return Load(cpu=self.cpu[index], memory=self.memory[index])
 
 
-class LoadHistory(Struct):
+class LoadHistory(ApiStruct):
     """The record. ``workloads`` are compared with the next snapshot; ``scale_ins`` are sorted by time."""
 
     version: int = 1
@@ -155,7 +155,7 @@ def updated(history: LoadHistory, current: CurrentWorkloads, *, now: datetime) -
 
 
 def _pods_now(current: CurrentWorkloads, key: str, before: Workload) -> Workload:
-    return current.workloads.get(key) or replace(before, pods=0)
+    return current.workloads.get(key) or with_fields(before, pods=0)
 
 
 def _reference(history: LoadHistory, current: CurrentWorkloads, active: set[str], now: datetime) -> dict[str, Workload]:
@@ -184,7 +184,7 @@ def _fallen_share(series: PoolLoad, load: Load, now: datetime) -> float:
 def _with_pool_share(scale_in: ScaleIn, share: float, now: datetime) -> ScaleIn:
     if scale_in.ended is not None or now - scale_in.at > BUCKET or share <= scale_in.pool_share:
         return scale_in
-    return replace(scale_in, pool_share=round(share, 3))
+    return with_fields(scale_in, pool_share=round(share, 3))
 
 
 def needs_writing(stored: LoadHistory, current: LoadHistory) -> bool:
@@ -209,9 +209,9 @@ def _continue(scale_in: ScaleIn, current: CurrentWorkloads, now: datetime) -> Sc
     workload = current.workloads.get(scale_in.workload)
     pods = workload.pods if workload is not None else 0
     if pods >= scale_in.after + RETURNED_SHARE * (scale_in.before - scale_in.after):
-        return replace(scale_in, ended=now)
+        return with_fields(scale_in, ended=now)
     if pods < scale_in.after and scale_in.workload not in current.changing:
-        return replace(scale_in, after=pods)
+        return with_fields(scale_in, after=pods)
     return scale_in
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace as with_fields
-
 from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement
+from shared.base.struct import with_fields
 from shared.scheduling.rules.requirements import parse
 
 if TYPE_CHECKING:

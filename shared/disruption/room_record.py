@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
+
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +50,7 @@ class RoomRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         }
         for uid in uids:
             attempts[uid] = [*attempts.get(uid, ()), now]
-        return replace(self, attempts=attempts)
+        return with_fields(self, attempts=attempts)
 
 
 _decoder = msgspec.json.Decoder(RoomRecord)

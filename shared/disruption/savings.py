@@ -8,12 +8,12 @@ Tenon's; bench/consolidation.py and bench/steady_load.py measure their effect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api.nodeclaim import expiration_time
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 from shared.disruption.command import Blocker
 
 if TYPE_CHECKING:
@@ -57,16 +57,14 @@ class SavingsDuration(NamedTuple):
     long_term: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class BalancedTotals:
+class BalancedTotals(Struct, kw_only=True):
     """What all nodes of pools with policy ``Balanced`` cost: USD per hour, and USD to move all of their pods."""
 
     price: float
     disruption_cost: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConsolidationOption:
+class ConsolidationOption(Struct, kw_only=True):
     """Nodes of ``price`` are replaced by others of ``replacement_price`` (USD per hour).
 
     ``pod_count`` pods move, for ``disruption_cost`` USD. ``balanced_totals`` is given where the policy of one of the

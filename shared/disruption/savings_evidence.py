@@ -8,10 +8,10 @@ A NodePool whose workloads were scaled in saves for as long as their earlier sca
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shared.base.struct import Struct, with_fields
 from shared.disruption.load_history import PoolLoad, time_until_load
 from shared.disruption.workloads import Load, pool_loads
 
@@ -32,8 +32,7 @@ MIN_DURATION = timedelta(minutes=5)
 """The least that savings are expected to last."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavingsEvidence:
+class SavingsEvidence(Struct, kw_only=True):
     """Savings in a NodePool are expected to last for ``duration``; ``why`` says it to users.
 
     It holds for nodes that were created by ``since``: one that was launched after a scale-in was needed despite it.
@@ -64,7 +63,7 @@ def savings_evidence(
         scale_ins = _scale_in_evidence(by_pool.get(pool, []), now)
         limit = _daily_limit(history.pools.get(pool, PoolLoad()), load, now)
         if limit is not None and (scale_ins is None or limit.duration < scale_ins.duration):
-            evidence[pool] = limit if scale_ins is None else replace(limit, since=scale_ins.since, is_limit=False)
+            evidence[pool] = limit if scale_ins is None else with_fields(limit, since=scale_ins.since, is_limit=False)
         elif scale_ins is not None:
             evidence[pool] = scale_ins
     return evidence

@@ -7,10 +7,10 @@ may not leave chunks without room that have some now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.base.struct import Struct, with_fields
 from shared.disruption.command import Blocker
 from shared.scheduling.buffers.chunks import chunk_pods
 from shared.scheduling.decision import Problem
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationResult:
+class SimulationResult(Struct, kw_only=True):
     """The new ``node_claims`` that are needed, and why pods (namespace/name) are ``unschedulable``.
 
     ``uninitialized_nodes``: pods would go to these nodes, which aren't initialized yet, and may never be.
@@ -34,7 +33,7 @@ class SimulationResult:
     """
 
     node_claims: tuple[PlannedNodeClaim, ...] = ()
-    unschedulable: Mapping[str, str] = field(default_factory=dict)
+    unschedulable: Mapping[str, str] = {}
     uninitialized_nodes: tuple[str, ...] = ()
     nodes_with_chunks: frozenset[str] = frozenset()
 
@@ -93,7 +92,7 @@ def simulate_scheduling(state: DisruptionState, candidates: Collection[Candidate
 def with_chunks(state: DisruptionState, decision: Decision) -> DisruptionState:
     """The state with the chunks of CapacityBuffers where a decision without launches places them."""
     chunks = chunk_pods(state.snapshot) if state.snapshot.capacity_buffers else {}
-    return replace(
+    return with_fields(
         state,
         chunks={name: tuple(chunks[key] for key in keys) for name, keys in decision.chunks.items()},
         missing_chunks=_missing_chunks(decision, initialized_node_names(state.snapshot)),

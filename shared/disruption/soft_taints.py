@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.taints import DELETION_CANDIDATE, same_taint, with_taint, without_taint
+from shared.base.struct import with_fields
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidates import do_not_disrupt_blocker, dynamic_candidates
 
@@ -100,12 +100,14 @@ def has_soft_taint(node: Node) -> bool:
 
 def with_soft_taint(node: Node) -> Node:
     """The node with the taint."""
-    return replace(node, spec=replace(node.spec, taints=with_taint(node.spec.taints, DELETION_CANDIDATE)))
+    return with_fields(node, spec=with_fields(node.spec, taints=with_taint(node.spec.taints, DELETION_CANDIDATE)))
 
 
 def without_soft_taint(node: Node) -> Node:
     """The node without the taint."""
-    return replace(node, spec=replace(node.spec, taints=without_taint(node.spec.taints, DELETION_CANDIDATE.key)))
+    return with_fields(
+        node, spec=with_fields(node.spec, taints=without_taint(node.spec.taints, DELETION_CANDIDATE.key))
+    )
 
 
 def _is_steered(candidate: Candidate) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.meta import Struct
+from shared.api.meta import ApiStruct
 from shared.api.pods import controller, is_daemon, is_mirror, is_terminal, is_terminating, requests
 from shared.api.quantity import QuantityError
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ _SCALED_AT_ONCE = ("Deployment ", "ReplicaSet ")
 """Workloads that create a successor as soon as a pod is deleted, so that fewer pods mean fewer desired ones."""
 
 
-class Load(Struct):
+class Load(ApiStruct):
     """Requested resources: milli-cpu and MiB."""
 
     cpu: int = 0
@@ -46,7 +46,7 @@ class Load(Struct):
         return max(self.cpu / total.cpu if total.cpu else 0.0, self.memory / total.memory if total.memory else 0.0)
 
 
-class Workload(Struct):
+class Workload(ApiStruct):
     """A workload's pods: how many, what one of them requests, and the NodePool that most of them run on."""
 
     pods: int
@@ -72,8 +72,7 @@ def workload_of(pod: Pod) -> str:
     return f"{kind} {pod.metadata.namespace or 'default'}/{name}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurrentWorkloads:
+class CurrentWorkloads(Struct, kw_only=True):
     """All workloads of a snapshot by kind and name; ``changing`` names those whose number of pods isn't final.
 
     A rolling update has pods of two ReplicaSets, and more than usual. Deployments that recreate their pods have only

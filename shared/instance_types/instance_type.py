@@ -14,11 +14,11 @@ meets NotIn and DoesNotExist only.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -33,8 +33,7 @@ OfferingKey = tuple[str, str, str]
 """Capacity type, instance type, zone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offering:
+class Offering(Struct, kw_only=True):
     """A zone and capacity type in which an instance type is sold, and its price in USD per hour.
 
     ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case.
@@ -47,7 +46,7 @@ class Offering:
     capacity_type: str
     price: float
     available: bool = True
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
     adjusted_price: float | None = None
     list_price: float | None = None
     volume_price: float = 0.0
@@ -68,8 +67,7 @@ class Offering:
         return self.list_price is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstanceType:
+class InstanceType(Struct, kw_only=True, dict=True):
     """An instance type: its labels (one value each), its resources as exact integers, and its offerings.
 
     ``overhead`` is what the kubelet and the system reserve; pods get ``capacity - overhead``. ``volumes`` is how many

@@ -11,7 +11,6 @@ Source: kubernetes-sigs/karpenter pkg/controllers/nodeoverlay (docs/facts/capaci
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -20,6 +19,7 @@ from shared.api.node_overlay import by_precedence
 from shared.api.nodeclass import READY
 from shared.api.nodepool import pool_title
 from shared.api.quantity import MEMORY, parse_resources
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.instance_types.instance_type import INSTANCE_TYPE_KEYS, met
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ _OFFERING_KEYS = frozenset({names.ZONE, names.ZONE_ID, names.CAPACITY_TYPE, *nam
 _HUGE_PAGES = "hugepages-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OverlaidPools:
+class OverlaidPools(Struct, kw_only=True):
     """The instance types of NodePools with NodeOverlays applied.
 
     ``applied`` are the overlays without a conflict, those that take precedence first. ``conflicts`` says of the others,
@@ -46,7 +45,7 @@ class OverlaidPools:
 
     instance_types: Mapping[str, tuple[InstanceType, ...]]
     applied: tuple[NodeOverlay, ...] = ()
-    conflicts: Mapping[str, str] = field(default_factory=dict)
+    conflicts: Mapping[str, str] = {}
 
 
 def apply_overlays(
@@ -171,8 +170,7 @@ def changed_price(price: float, change: str) -> float:
     return max(0.0, price + float(change))
 
 
-@dataclass(frozen=True)
-class _Setting:
+class _Setting(Struct):
     """The overlay that decides a price or a resource, and the last one that sets it, which has the lowest weight."""
 
     decides: NodeOverlay
@@ -183,15 +181,14 @@ _Selected = tuple[int, tuple[int, ...]]
 """The index of an instance type, and the indices of its offerings that an overlay selects: at least one."""
 
 
-@dataclass
-class _PoolGroup:
+class _PoolGroup(MutableStruct):
     """NodePools, of which ``pool`` is the first, with the same instance types that the same overlays select."""
 
     pool: str
     types: tuple[InstanceType, ...]
     matching: frozenset[str]
-    prices: dict[tuple[int, int], _Setting] = field(default_factory=dict)
-    resources: dict[tuple[int, str], _Setting] = field(default_factory=dict)
+    prices: dict[tuple[int, int], _Setting] = {}
+    resources: dict[tuple[int, str], _Setting] = {}
 
     def conflict(self, overlay: NodeOverlay, selected: Sequence[_Selected]) -> str:
         """What another overlay of the same weight has set already, in a sentence; empty if there is no conflict."""
@@ -240,20 +237,20 @@ class _PoolGroup:
     def _overlaid(self, index: int, instance_type: InstanceType, added: Resources) -> InstanceType:
         offerings = tuple(self._repriced(o, self.prices.get((index, j))) for j, o in enumerate(instance_type.offerings))
         if not added:
-            return replace(instance_type, offerings=offerings)
+            return with_fields(instance_type, offerings=offerings)
         # Huge pages are taken from the memory that pods get (Kubernetes: node allocatable).
         overhead = instance_type.overhead
         if huge_pages := sum(amount for name, amount in added.items() if name.startswith(_HUGE_PAGES)):
             overhead = {**overhead, MEMORY: overhead.get(MEMORY, 0) + huge_pages}
         capacity = {**instance_type.capacity, **added}
-        return replace(instance_type, offerings=offerings, capacity=capacity, overhead=overhead)
+        return with_fields(instance_type, offerings=offerings, capacity=capacity, overhead=overhead)
 
     @staticmethod
     def _repriced(offering: Offering, setting: _Setting | None) -> Offering:
         change = setting.decides.price_change if setting is not None else None
         if change is None:
             return offering
-        return replace(offering, price=changed_price(offering.price, change), list_price=offering.price)
+        return with_fields(offering, price=changed_price(offering.price, change), list_price=offering.price)
 
 
 def _selected(types: Sequence[InstanceType], overlay: NodeOverlay) -> Iterator[_Selected]:

@@ -14,7 +14,6 @@ would cost more than the decision.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +22,7 @@ import msgspec
 from shared.ami_family.families import GIB, family_of, node_labels
 from shared.api import labels
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types import allocatable
 from shared.instance_types.instance_type import (
     InstanceType,
@@ -345,6 +344,8 @@ def with_volumes(price: float) -> Adjustment | None:
         return None
 
     def adjust(instance_type: InstanceType) -> InstanceType:
-        return replace(instance_type, offerings=tuple(replace(o, volume_price=price) for o in instance_type.offerings))
+        return with_fields(
+            instance_type, offerings=tuple(with_fields(o, volume_price=price) for o in instance_type.offerings)
+        )
 
     return Adjustment("volumes", price, adjust)

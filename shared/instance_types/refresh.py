@@ -6,13 +6,12 @@ event is delivered twice, the second refresh finds everything fresh and makes no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shared.base.struct import Struct, with_fields
 from shared.instance_types import pricing
 from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.instance_types.hardware import parse_hardware
@@ -33,8 +32,7 @@ DUPLICATE_EVENT_WINDOW = timedelta(minutes=1)
 """What is younger than this was fetched for the same event, delivered twice."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefreshResult:
+class RefreshResult(Struct, kw_only=True):
     """The catalog, which halves of it were fetched, and a sentence for each part that could not be."""
 
     catalog: InstanceTypeCatalog
@@ -91,7 +89,7 @@ def _with_types(
     has_previous: bool,
 ) -> InstanceTypeCatalog:
     try:
-        return msgspec.structs.replace(
+        return with_fields(
             catalog,
             region=region,
             types_at=now,
@@ -130,7 +128,7 @@ def _with_on_demand(
             if h.name not in prices
         }
         prices = dict(sorted((prices | estimates).items()))
-    return msgspec.structs.replace(catalog, on_demand=prices, price_source=source)
+    return with_fields(catalog, on_demand=prices, price_source=source)
 
 
 def _with_spot(ec2: EC2Client, catalog: InstanceTypeCatalog, now: datetime, problems: list[str]) -> InstanceTypeCatalog:
@@ -139,7 +137,7 @@ def _with_spot(ec2: EC2Client, catalog: InstanceTypeCatalog, now: datetime, prob
     except (ClientError, BotoCoreError) as error:
         problems.append(f"spot prices stay as of {catalog.prices_at:%Y-%m-%d %H:%M}: {error}")
         return catalog
-    return msgspec.structs.replace(catalog, spot=spot or catalog.spot, prices_at=now)
+    return with_fields(catalog, spot=spot or catalog.spot, prices_at=now)
 
 
 def _hardware(ec2: EC2Client) -> tuple[Hardware, ...]:

@@ -7,10 +7,10 @@ factor is exactly 1 where nothing was seen. docs/interruptions.md has an example
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.base.struct import with_fields
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.provider import Adjustment
 
@@ -56,6 +56,6 @@ def _with_factors(instance_type: InstanceType, factors: Mapping[Pool, float]) ->
         factor = factors.get((instance_type.name, offering.zone), 1.0)
         if offering.capacity_type != labels.SPOT or factor <= 1:
             return offering
-        return replace(offering, adjusted_price=offering.instance_price * factor)
+        return with_fields(offering, adjusted_price=offering.instance_price * factor)
 
-    return replace(instance_type, offerings=tuple(map(risked, instance_type.offerings)))
+    return with_fields(instance_type, offerings=tuple(map(risked, instance_type.offerings)))

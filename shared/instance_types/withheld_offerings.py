@@ -5,10 +5,10 @@ They stay offerings that aren't available, so that existing nodes keep their pri
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.base.struct import with_fields
 from shared.instance_types.provider import Adjustment
 
 if TYPE_CHECKING:
@@ -40,5 +40,5 @@ def zones(names: Collection[str]) -> Adjustment:
 
 
 def _withheld(instance_type: InstanceType, is_withheld: Callable[[Offering], bool]) -> InstanceType:
-    offerings = tuple(replace(o, available=False) if is_withheld(o) else o for o in instance_type.offerings)
-    return replace(instance_type, offerings=offerings)
+    offerings = tuple(with_fields(o, available=False) if is_withheld(o) else o for o in instance_type.offerings)
+    return with_fields(instance_type, offerings=offerings)

@@ -12,12 +12,12 @@ launch; why it died is needed before its NodeClaim goes. If EC2 doesn't answer, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.base.struct import Struct
 from shared.interruptions.notice import Evidence
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ UNKNOWN = "unknown"
 """The state of an instance that EC2's answer doesn't have."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstanceFacts:
+class InstanceFacts(Struct, kw_only=True):
     """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown).
 
     ``state`` is :data:`UNKNOWN` for an instance that EC2 doesn't describe.

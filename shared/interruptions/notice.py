@@ -6,10 +6,11 @@ Each event type has its own module with the same three names: ``SOURCE``, ``DETA
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
+
+from shared.base.struct import Struct
 
 
 class Action(Enum):
@@ -43,8 +44,7 @@ VALIDITY = timedelta(minutes=15)
 """How long other events are acted on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LifecycleAction:
+class LifecycleAction(Struct, kw_only=True):
     """A lifecycle hook that waits for an instance, and the token by which its action is completed."""
 
     group: str
@@ -52,8 +52,7 @@ class LifecycleAction:
     token: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notice:
+class Notice(Struct, kw_only=True):
     """A parsed event. ``reason`` is the reason of the Kubernetes event, ``message`` its message.
 
     ``running`` says whether pods keep running on the instance until ``effective_at``; ``offering_unavailable`` whether

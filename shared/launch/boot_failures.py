@@ -14,14 +14,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
 from shared.api.nodeclass import EC2NodeClass
 from shared.base import aws
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import instance_id
 
 if TYPE_CHECKING:
@@ -262,7 +260,7 @@ def hold(
             on_trial.add(pool)
         else:
             reasons[pool] = paused_message(failure, resolved.node_classes[pool], now=now)
-    return replace(
+    return with_fields(
         resolved,
         instance_types={**resolved.instance_types, **dict.fromkeys(reasons, ())},
         not_ready={**resolved.not_ready, **reasons},

@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
 from shared.api.spot import DEFAULT, spot_options
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable, withheld_offerings
 from shared.instance_types.instance_type import met
@@ -105,7 +104,7 @@ def resolve_node_pools(
 
         use = conditions.commitments
         coverage = cluster_coverage(snapshot, use.commitments, cluster=use.cluster, share=use.share)
-        resolved = replace(resolved, coverage=coverage)
+        resolved = with_fields(resolved, coverage=coverage)
     return resolved
 
 
@@ -167,7 +166,7 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
                 cache=inputs.cache,
             )
         instance_types[pool] = lists[key]
-    return replace(resolved, instance_types=instance_types)
+    return with_fields(resolved, instance_types=instance_types)
 
 
 def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
@@ -187,7 +186,9 @@ def add_volume_prices(resolved: ResolvedNodePools, inputs: StepInputs) -> Resolv
     """The prices of nodes' volumes in the effective prices."""
     region = inputs.catalog.region
     prices = {pool: volume_price(volume_gib(c), region) for pool, c in inputs.node_classes.items()}
-    return _adjusted(replace(resolved, volume_prices=prices), inputs, lambda pool: with_volumes(prices.get(pool, 0.0)))
+    return _adjusted(
+        with_fields(resolved, volume_prices=prices), inputs, lambda pool: with_volumes(prices.get(pool, 0.0))
+    )
 
 
 def withhold_costly_spot(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
@@ -199,7 +200,7 @@ def withhold_costly_spot(resolved: ResolvedNodePools, inputs: StepInputs) -> Res
         share = options.get(pool, DEFAULT).max_price_share
         return withheld_offerings.spot_above(share) if share is not None else None
 
-    return _adjusted(replace(resolved, spot_options=options), inputs, above_share)
+    return _adjusted(with_fields(resolved, spot_options=options), inputs, above_share)
 
 
 def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
@@ -220,7 +221,7 @@ def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> Res
     def in_short_zones(pool: str) -> Adjustment | None:
         return withheld_offerings.zones(zones_by_pool[pool]) if pool in zones_by_pool else None
 
-    return _adjusted(replace(resolved, short_zones=reasons), inputs, in_short_zones)
+    return _adjusted(with_fields(resolved, short_zones=reasons), inputs, in_short_zones)
 
 
 STEPS: tuple[Callable[[ResolvedNodePools, StepInputs], ResolvedNodePools], ...] = (
@@ -251,7 +252,7 @@ def _adjusted(
             result = inputs.cache.adjusted(pool, types, adjustment)
             adjusted.append((types, adjustment, result))
         instance_types[pool] = result
-    return replace(resolved, instance_types=instance_types)
+    return with_fields(resolved, instance_types=instance_types)
 
 
 class _CachedOverlays(Struct, eq=False):
@@ -273,7 +274,7 @@ def with_overlays(
         overlaid = apply_overlays(resolved.instance_types, pool_labels, overlays)
         cached = _CachedOverlays(inputs, resolved.instance_types, overlaid)
     cache.keep(slot, cached)
-    return replace(
+    return with_fields(
         resolved,
         instance_types=cached.overlaid.instance_types,
         overlays=cached.overlaid.applied,
@@ -341,7 +342,7 @@ def resolve_node_classes(
     resolver: NodeClassResolver, classes: Iterable[EC2NodeClass], *, now: datetime
 ) -> Mapping[str, EC2NodeClass]:
     """By name: the node classes with their status resolved on AWS."""
-    return {c.name: replace(c, status=resolve(resolver, c, now=now)) for c in classes}
+    return {c.name: with_fields(c, status=resolve(resolver, c, now=now)) for c in classes}
 
 
 def current_node_classes(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec.structs import replace
-
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.node_groups import expander
 from shared.node_groups.group_pools import instance_types, present, scale_ups
 from shared.scheduling.decision import Decision, Problem
@@ -53,14 +51,14 @@ def decide(
     decision = _schedule(pools, snapshot, resolved_pools, leaving, known)
     if not expander.is_ranking(options) or not scale_ups(decision, pools):
         return GroupDecision(decision=decision, pools=pools)
-    without_own = replace(resolved_pools, instance_types={})
+    without_own = with_fields(resolved_pools, instance_types={})
     weights = expander.weights(
         [pool for pool in pools if not pool.held],
         options,
         alone=lambda pool: _schedule((pool,), snapshot, without_own, leaving, known),
         priorities=priorities,
     )
-    ranked = tuple(replace(pool, weight=weights.get(pool.group.name, pool.weight)) for pool in pools)
+    ranked = tuple(with_fields(pool, weight=weights.get(pool.group.name, pool.weight)) for pool in pools)
     decision = _schedule(ranked, snapshot, resolved_pools, leaving, known)
     return GroupDecision(decision=decision, pools=ranked, weights=weights)
 
@@ -70,7 +68,7 @@ def with_groups(
 ) -> ResolvedNodePools:
     """What NodePools and groups can launch, and why some launch nothing now."""
     known = {} if known is None else known
-    return replace(
+    return with_fields(
         resolved_pools,
         instance_types={**resolved_pools.instance_types, **{pool.pool_name: _types(pool, known) for pool in pools}},
         not_ready={**resolved_pools.not_ready, **{pool.pool_name: pool.held for pool in pools if pool.held}},

@@ -9,7 +9,6 @@ that pods wait for them and nothing is launched twice; their Node objects are hi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -25,7 +24,7 @@ from shared.api.nodepool import (
     TemplateSpec,
 )
 from shared.api.quantity import NODES, format_resources
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.provider import volume_price
 

@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.node_groups.group_pools import coming_nodes
 from shared.node_groups.node_group import is_expected
 
@@ -80,12 +79,12 @@ def as_asked(group: NodeGroup, state: GroupState, *, now: datetime) -> NodeGroup
     is_lagging = state.asked_at is not None and now - state.asked_at < ANSWERS_LAG
     if not is_lagging or state.desired <= group.desired:
         return group
-    return replace(group, desired=min(state.desired, group.maximum))
+    return with_fields(group, desired=min(state.desired, group.maximum))
 
 
 def after_request(state: GroupState, desired: int, *, now: datetime) -> GroupState:
     """The state after the group was asked for more."""
-    return replace(state, desired=desired, asked_at=now, coming_since=now)
+    return with_fields(state, desired=desired, asked_at=now, coming_since=now)
 
 
 def expected_nodes(
@@ -104,14 +103,14 @@ def expected_nodes(
 def after_look(state: GroupState, group: NodeGroup, coming: Sequence[ComingNode], *, now: datetime) -> GroupState:
     """The state after a look at the group and its coming nodes."""
     present = {instance.provider_id for instance in group.instances}
-    state = replace(state, given_up=tuple(instance for instance in state.given_up if instance in present))
+    state = with_fields(state, given_up=tuple(instance for instance in state.given_up if instance in present))
     if coming:
-        return state if state.coming_since is not None else replace(state, coming_since=now)
+        return state if state.coming_since is not None else with_fields(state, coming_since=now)
     if state.coming_since is not None and not state.is_backing_off(now):  # it delivered
-        return replace(
+        return with_fields(
             state, coming_since=None, backoff=timedelta(), backoff_until=None, error_code="", error_message=""
         )
-    return replace(state, coming_since=None)
+    return with_fields(state, coming_since=None)
 
 
 def has_timed_out(state: GroupState, options: NodeGroupOptions, *, now: datetime) -> bool:

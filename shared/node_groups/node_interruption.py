@@ -9,12 +9,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api.kubernetes import Taint
 from shared.api.meta import annotated
 from shared.api.taints import NO_SCHEDULE, with_taint
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +46,7 @@ class WaitingHook(Struct, kw_only=True):
 
     def beaten(self, now: datetime) -> WaitingHook:
         """The hook after a heartbeat: the next one is due after half of the time-out."""
-        return replace(self, heartbeat_at=now + timedelta(seconds=self.timeout) / 2)
+        return with_fields(self, heartbeat_at=now + timedelta(seconds=self.timeout) / 2)
 
 
 class NodeInterruption(Struct, kw_only=True):
@@ -96,13 +95,13 @@ def merged(before: NodeInterruption | None, new: NodeInterruption) -> NodeInterr
     deadline = min((d for d in (before.deadline, new.deadline) if d is not None), default=None)
     if hooks == before.hooks and deadline == before.deadline:
         return before
-    return replace(before, deadline=deadline, hooks=hooks, next_step=new.next_step, drained=False)
+    return with_fields(before, deadline=deadline, hooks=hooks, next_step=new.next_step, drained=False)
 
 
 def with_interruption(node: Node, interruption: NodeInterruption) -> Node:
     """The node with the annotation."""
     text = msgspec.json.encode(interruption).decode()
-    return replace(node, metadata=annotated(node.metadata, {ANNOTATION: text}))
+    return with_fields(node, metadata=annotated(node.metadata, {ANNOTATION: text}))
 
 
 def cordoned(node: Node, interruption: NodeInterruption) -> Node:
@@ -112,7 +111,7 @@ def cordoned(node: Node, interruption: NodeInterruption) -> Node:
     if all(taint.key != key for taint in taints):
         value = str(int(interruption.since.timestamp()))
         taints = with_taint(taints, Taint(key=key, value=value, effect=NO_SCHEDULE))
-    return replace(node, spec=replace(node.spec, taints=taints, unschedulable=True))
+    return with_fields(node, spec=with_fields(node.spec, taints=taints, unschedulable=True))
 
 
 def earliest(times: Iterable[datetime | None]) -> datetime | None:

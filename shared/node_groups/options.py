@@ -10,10 +10,8 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.duration import DurationError, parse_duration
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -87,7 +85,7 @@ def parse(data: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[Node
             problems.append(f'annotation {name}: "{chosen[name]}" is unknown; allowed is {", ".join(allowed)}')
             chosen[name] = ""
     consolidates = chosen[SCALE_DOWN] == CONSOLIDATION
-    return replace(NodeGroupOptions(), **values, prefer=chosen[PREFER], consolidates=consolidates), tuple(problems)
+    return with_fields(NodeGroupOptions(), **values, prefer=chosen[PREFER], consolidates=consolidates), tuple(problems)
 
 
 def _expander(text: str) -> tuple[str, ...]:

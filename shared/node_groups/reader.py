@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.duration import format_duration
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import lease_record
 from shared.node_groups import expander, group_state, stored_options
 from shared.node_groups.group_pools import DEFAULT_WEIGHT, GroupPool
@@ -149,7 +147,7 @@ def _observe(
         return _Observation(group=group, state=state, coming=coming)
     return _Observation(
         # Before it is asked for less, it is described again: its answer here may be old.
-        group=replace(group, desired=group.desired - sum(not node.instance for node in expected)),
+        group=with_fields(group, desired=group.desired - sum(not node.instance for node in expected)),
         state=state,
         coming=coming,
         given_up=GivenUp(group=group, why=why, backoff=state.backoff),

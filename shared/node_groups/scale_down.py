@@ -11,8 +11,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.kubernetes import Taint
 from shared.api.meta import annotated, condition
 from shared.api.pods import (
@@ -30,7 +28,7 @@ from shared.api.pods import (
 from shared.api.quantity import CPU, MEMORY, QuantityError, parse_resources
 from shared.api.selectors import SelectorError, matches
 from shared.api.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, with_taint, without_taint
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.node_groups.node_interruption import interruption_of
 from shared.node_groups.status import REMOVED_TAINT, STARTUP
 from shared.scheduling.scheduler import schedule_on_existing_nodes
@@ -108,13 +106,15 @@ def with_removal(node: Node, now: datetime) -> Node:
         return node
     taints = with_taint(node.spec.taints, timed_taint(REMOVED_TAINT, now))
     metadata = annotated(node.metadata, {REMOVING: "true", SCALE_DOWN_FAILED: None})
-    return replace(node, metadata=metadata, spec=replace(node.spec, taints=taints))
+    return with_fields(node, metadata=metadata, spec=with_fields(node.spec, taints=taints))
 
 
 def without_removal(node: Node) -> Node:
     """The node as one that takes pods, and isn't unneeded."""
     taints = without_taint(without_taint(node.spec.taints, REMOVED_TAINT), CANDIDATE_TAINT)
-    return replace(node, metadata=annotated(node.metadata, {REMOVING: None}), spec=replace(node.spec, taints=taints))
+    return with_fields(
+        node, metadata=annotated(node.metadata, {REMOVING: None}), spec=with_fields(node.spec, taints=taints)
+    )
 
 
 def timed_taint(key: str, now: datetime) -> Taint:

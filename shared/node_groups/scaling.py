@@ -9,16 +9,15 @@ Imported only where the deployment scales node groups.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
-from msgspec.structs import replace
 
 from shared.api.duration import format_duration
 from shared.api.meta import EventReason, ObjectRef
 from shared.base.runtime import in_threads
+from shared.base.struct import Struct, with_fields
 from shared.cluster import lease_record
 from shared.node_groups import group_state, stored_options
 from shared.node_groups.discovery import describe
@@ -79,8 +78,7 @@ def read_node_groups(
     return NodeGroups(client=client, recorder=recorder, logger=logger, services=services, view=view, notify=published)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NodeGroups:
+class NodeGroups(Struct, kw_only=True):
     """The node groups of one round, to be asked for what is decided."""
 
     recorder: Recorder
@@ -89,7 +87,7 @@ class NodeGroups:
     services: GroupServices
     view: GroupsInView
     notify: Callable[..., None]
-    weights: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = {}
     """Of the expanders, by group, in the last decision."""
 
     def schedule(self, snapshot: Snapshot, resolved_pools: ResolvedNodePools, leaving: frozenset[str]) -> Decision:
@@ -121,7 +119,7 @@ class NodeGroups:
         in_threads(self._grow, planned, sequential_limit=1)
         groups = {pool.pool_name for pool in self.view.pools}
         own = tuple(claim for claim in decision.new_node_claims if claim.node_pool not in groups)
-        return replace(decision, new_node_claims=own), planned
+        return with_fields(decision, new_node_claims=own), planned
 
     def _within_total(self, planned: Iterable[ScaleUp]) -> tuple[ScaleUp, ...]:
         """As many of these as ``max-nodes-total`` allows."""
@@ -138,7 +136,7 @@ class NodeGroups:
                 self.logger.warning("A node group can't grow as planned", extra={"why": text})
                 self.recorder.record(STATUS, "Warning", EventReason("MaxNodesTotalReached"), text)
             if nodes:
-                allowed.append(replace(scale_up, nodes=nodes))
+                allowed.append(with_fields(scale_up, nodes=nodes))
         return tuple(allowed)
 
     def _give_up(self, given_up: GivenUp) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.base import aws, runtime
+from shared.base.struct import Struct
 from shared.node_groups.discovery import discover
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ AutoScaling = Any
 """The client of Auto Scaling, whose types aren't installed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupServices:
+class GroupServices(Struct, kw_only=True):
     """The services of one invocation; their clients are created on first use, which most events don't come to."""
 
     autoscaling: Callable[[], AutoScaling]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api.meta import is_true
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.quantity import CPU, MEMORY, parse_resources
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.provider import build_instance_types
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ class TemplateNode(Struct, kw_only=True):
 
 def group_instance_types(catalog: InstanceTypeCatalog, wanted: Collection[str]) -> dict[str, InstanceType]:
     """The instance types of these names as nodes of Amazon Linux 2023 have them, by name."""
-    catalog = replace(catalog, hardware=tuple(h for h in catalog.hardware if h.name in wanted))
+    catalog = with_fields(catalog, hardware=tuple(h for h in catalog.hardware if h.name in wanted))
     built = build_instance_types(catalog, EC2NodeClass(), None, zones=catalog.zones, unavailable=(), only_offered=False)
     return {t.name: t for t in built}
 

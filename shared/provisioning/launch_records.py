@@ -6,7 +6,6 @@ The lifecycle function adds the realised price once the decision's pods run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -17,6 +16,7 @@ from shared.api.meta import EventReason
 from shared.api.nodepool import node_group_of
 from shared.api.pods import waited
 from shared.base.decision_log import LaunchRecord
+from shared.base.struct import MutableStruct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.scheduling.state.daemonsets import may_be_ignored
 
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(kw_only=True)
-class ProvisioningReport:
+class ProvisioningReport(MutableStruct, kw_only=True):
     """The results of all rounds.
 
     ``planned_price`` and ``bought_price`` are those of the launched NodeClaims, USD per hour.
@@ -55,11 +54,11 @@ class ProvisioningReport:
     bought_price: float = 0.0
     decision_seconds: float = 0.0
     longest_pod_wait: float | None = None
-    launched: list[LaunchedInstance] = field(default_factory=list)
-    failed: list[LaunchFailure] = field(default_factory=list)
+    launched: list[LaunchedInstance] = []
+    failed: list[LaunchFailure] = []
     unschedulable: frozenset[str] = frozenset()
     unlaunched: frozenset[str] = frozenset()
-    nominated_claims: Mapping[str, str] = field(default_factory=dict)
+    nominated_claims: Mapping[str, str] = {}
     snapshot: Snapshot | None = None
 
     @property

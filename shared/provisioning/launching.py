@@ -7,7 +7,6 @@ at any line, and the next run continues.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -17,6 +16,7 @@ from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
 from shared.base.runtime import in_threads
+from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launcher:
+class Launcher(Struct, kw_only=True):
     """Launches the NodeClaims of one run."""
 
     client: Client

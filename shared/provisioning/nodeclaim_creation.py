@@ -23,6 +23,7 @@ from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.base.runtime import in_threads
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.scheduling.nominations import planned_pods
 
@@ -205,7 +206,7 @@ def _with_possible_min_values(requirement: NodeSelectorRequirement) -> NodeSelec
     least, values = requirement.min_values, len(requirement.values)
     if requirement.operator != "In" or least is None or least <= values:
         return requirement
-    return msgspec.structs.replace(requirement, min_values=values)
+    return with_fields(requirement, min_values=values)
 
 
 def _annotations(planned: PlannedNodeClaim, pool: NodePool, node_class: NodeClass, launch_group: str) -> dict[str, str]:
@@ -231,7 +232,7 @@ def _single_values(requirements: Iterable[NodeSelectorRequirement]) -> dict[str,
 
 def _launch_group(spec: NodeClaimSpec, labels: Mapping[str, str], decision: str) -> str:
     """A hash, equal for NodeClaims of one decision that differ only in the pods that they are for."""
-    without_requests = msgspec.structs.replace(spec, resources=ResourceRequests())
+    without_requests = with_fields(spec, resources=ResourceRequests())
     content = msgspec.json.encode([decision, msgspec.to_builtins(without_requests), dict(sorted(labels.items()))])
     return hashlib.sha256(content).hexdigest()[:20]
 

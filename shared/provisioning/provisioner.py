@@ -11,17 +11,15 @@ aren't launched yet. A sweep mostly has nothing to provision, and looking costs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.kubernetes import Node
 from shared.api.pods import is_pending
 from shared.base import aws, decision_log, hints, runtime
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchFailure
 from shared.cluster import listing, resources
 from shared.cluster.connect import connect
@@ -78,8 +76,7 @@ def provisioner_of(settings: ProvisioningSettings, *, by: str, run: str, logger:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provisioner:
+class Provisioner(Struct, kw_only=True):
     """One run. ``cloud_provider`` launches from the catalog; ``put_launches`` writes to the decision log."""
 
     settings: ProvisioningSettings
@@ -176,7 +173,7 @@ def _schedule_round(provisioning: Provisioning, attempt: int, leaving: frozenset
         for feature in features:
             round_ = feature.after(round_)
         lease.check()
-        round_ = replace(round_, unlaunched=unlaunched_claims(round_.snapshot.node_claims))
+        round_ = with_fields(round_, unlaunched=unlaunched_claims(round_.snapshot.node_claims))
         for feature in features:
             round_ = feature.write(round_)
         return _create_planned(provisioning, round_)
@@ -204,7 +201,7 @@ def _create_planned(provisioning: Provisioning, round_: Round) -> Round:
     add_planned_pods(provisioning.client, decision, snapshot)
     on_new = {pod: claim.name for plan, claim in zip(planned, claims, strict=True) for pod in plan.pods}
     created = (*round_.created, *claims)
-    return replace(
+    return with_fields(
         round_,
         created=created,
         unlaunched=unlaunched_claims(round_.unlaunched, created),

@@ -6,13 +6,10 @@ round changed, so that a feature sees what those before it made of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.provisioning.nodeclaim_creation import create_node_claims, new_node_claims
 from shared.provisioning.standalone_claims import with_standalone_pools
@@ -94,8 +91,7 @@ class Round(Struct, kw_only=True, eq=False):
     scale_ups: tuple[ScaleUp, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provisioning:
+class Provisioning(Struct, kw_only=True):
     """What the rounds of one run work with. ``run`` is its id, which NodeClaims' names follow.
 
     ``by`` is the function: only the provisioner buys standby nodes, and only interruption launches despite a pause.
@@ -110,7 +106,7 @@ class Provisioning:
     by: str
     logger: Logger
     clock: Callable[[], datetime]
-    unusable_standbys: set[str] = field(default_factory=set)
+    unusable_standbys: set[str] = set()
     """The NodeClaims of standby nodes that couldn't be started in this run."""
 
     def decide(self, round_: Round) -> Round:
@@ -119,7 +115,7 @@ class Provisioning:
         If pods are unschedulable, it is made again with offerings that had no capacity some time ago.
         """
         decision = round_.schedule(round_.snapshot, resolved_pools=round_.resolved_pools)
-        decided = replace(round_, decision=decision, recently_unavailable={})
+        decided = with_fields(round_, decision=decision, recently_unavailable={})
         if not decision.pod_errors:
             return decided
         retried_pools = self.resolved_pools(round_.snapshot, round_.now, only_recently_unavailable=True)
@@ -129,7 +125,7 @@ class Provisioning:
         if len(retried.pod_errors) >= len(decision.pod_errors):
             return decided
         resolved_errors = {pod: why for pod, why in decision.pod_errors.items() if pod not in retried.pod_errors}
-        return replace(round_, decision=retried, resolved_pools=retried_pools, recently_unavailable=resolved_errors)
+        return with_fields(round_, decision=retried, resolved_pools=retried_pools, recently_unavailable=resolved_errors)
 
     def resolved_pools(
         self, snapshot: Snapshot, now: datetime, *, only_recently_unavailable: bool = False
@@ -164,7 +160,7 @@ class Provisioning:
         return create_node_claims(self.client, claims, planned, logger=self.logger)
 
 
-class Feature:
+class Feature(Struct):
     """An optional part of provisioning: the round before its decision, after it, and what is written for it.
 
     The lease is checked between ``after`` and ``write``. ``before`` may write too, after a check of its own.
@@ -183,8 +179,7 @@ class Feature:
         return round_
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchOptions(Feature):
+class LaunchOptions(Feature, kw_only=True):
     """What NodePools can launch; always on."""
 
     provisioning: Provisioning
@@ -192,4 +187,4 @@ class LaunchOptions(Feature):
     def before(self, round_: Round) -> Round:
         """The round with what the NodePools of its snapshot can launch."""
         pools = self.provisioning.resolved_pools(round_.snapshot, round_.now)
-        return replace(round_, resolved_pools=pools)
+        return with_fields(round_, resolved_pools=pools)

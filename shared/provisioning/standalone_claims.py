@@ -6,11 +6,9 @@ if a NodePool without requirements of its own referred to it.
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.meta import EventReason, ObjectMeta, condition, is_true
@@ -18,6 +16,7 @@ from shared.api.nodeclaim import LAUNCHED
 from shared.api.nodeclass import READY
 from shared.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
 from shared.api.quantity import QuantityError, parse_resources
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchFailure
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 from shared.scheduling.rules.requirements import RequirementError, parse
@@ -99,9 +98,9 @@ def prepared(claim: NodeClaim) -> NodeClaim:
     finalizers = metadata.finalizers
     if names.TERMINATION_FINALIZER not in finalizers:
         finalizers = [*finalizers, names.TERMINATION_FINALIZER]
-    return replace(
+    return with_fields(
         claim,
-        metadata=replace(
+        metadata=with_fields(
             metadata,
             labels={**single, **metadata.labels, names.NODECLASS: claim.spec.node_class_ref.name},
             annotations={names.LAUNCH_GROUP: metadata.uid, **metadata.annotations},

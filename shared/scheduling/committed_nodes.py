@@ -12,15 +12,12 @@ NodePools with minValues don't take part, because their claims may not be narrow
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, ZONE
 from shared.api.quantity import add
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import PRICE_DIVISOR
 from shared.scheduling.rules.requirements import parse
 from shared.scheduling.state.state_nodes import StateNode, StateNodes, with_pods
@@ -56,13 +53,13 @@ class CommittedPlanner(Struct, kw_only=True, eq=False):
         first = self.plan(state_nodes, by_key.values(), covered_types)
         kept, rest = self._keep(first.node_claims)
         if not any(_is_planned_as_covered(claim) for claim in rest):
-            return replace(first, node_claims=(*kept, *rest))
+            return with_fields(first, node_claims=(*kept, *rest))
         left_over = [by_key[key] for claim in rest for key in claim.pods]
         unplaced = [by_key[key] for key in first.errors if key in by_key]
         on_nodes = {name: [by_key[key] for key in keys] for name, keys in first.existing_nodes.items()}
         nodes = self._with_planned(with_pods(state_nodes, on_nodes), kept, by_key)
         second = self.plan(nodes, [*left_over, *unplaced], self.instance_types)
-        return replace(
+        return with_fields(
             second,
             node_claims=(*kept, *second.node_claims),
             existing_nodes=_merged(first.existing_nodes, second.existing_nodes),
@@ -143,11 +140,11 @@ class CommittedPlanner(Struct, kw_only=True, eq=False):
         pins = {CAPACITY_TYPE: [ON_DEMAND], INSTANCE_TYPE: list(names)} | ({ZONE: [cheapest.zone]} if is_zonal else {})
         requirements = [r for r in claim.requirements if r.key not in pins]
         requirements += [NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in pins.items()]
-        return replace(
+        return with_fields(
             claim,
             instance_types=names,
             requirements=tuple(sorted(requirements, key=lambda r: r.key)),
-            cheapest=replace(cheapest, adjusted_price=_left_to_pay(cheapest.price, share)),
+            cheapest=with_fields(cheapest, adjusted_price=_left_to_pay(cheapest.price, share)),
             is_committed=True,
         )
 

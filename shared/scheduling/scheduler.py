@@ -16,10 +16,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.buffers import chunk_placement
 from shared.scheduling.decision import Decision, Placement, PlannedNodeClaim, Problem, UnschedulableReason
 from shared.scheduling.nominations.nominated_pods import Nominations, nominate
@@ -126,7 +124,7 @@ class _Placer(Struct, kw_only=True, eq=False):
         if not pods:
             return Placement()
         problem = self.problem
-        state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
+        state_nodes = with_fields(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
         grouped = group_pods(pods, self.namespaces, self.storage)
         count_volumes(grouped)
         launch_options = build_launch_options(

@@ -6,16 +6,14 @@ requirements, taints, DaemonSets, minValues and limits hold for them as for all 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace as with_fields
 
 from shared.api import labels as names
 from shared.api.kubernetes import Affinity, Pod, PodAffinity, PodAffinityTerm, PodSpec, PodStatus, Toleration
 from shared.api.meta import Condition, LabelSelector, ObjectMeta
 from shared.api.pods import is_daemon
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -85,7 +83,9 @@ def plan_nodes(
     dynamic_pool = with_fields(pool, spec=with_fields(pool.spec, replicas=None))
     decision = schedule(
         Problem(
-            snapshot=replace(snapshot, pods=(*daemons, *placeholders), node_pools=(dynamic_pool,), capacity_buffers=()),
+            snapshot=with_fields(
+                snapshot, pods=(*daemons, *placeholders), node_pools=(dynamic_pool,), capacity_buffers=()
+            ),
             instance_types=instance_types,
             not_ready=not_ready,
             leaving=frozenset(n.metadata.name for n in snapshot.nodes) | {c.name for c in snapshot.node_claims},

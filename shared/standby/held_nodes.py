@@ -10,13 +10,13 @@ Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.hash import is_node_pool_hash, node_pool_hash_version
 from shared.api.quantity import NODES, QuantityError, add, parse_resources
 from shared.api.standby import STOPPED, is_held, standby_state
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ def _without_nodes(snapshot: Snapshot, claims: Collection[NodeClaim]) -> Snapsho
     held = {c.name for c in claims if is_held(c)}
     provider_ids = {c.status.provider_id for c in claims if c.status.provider_id}
     nodes = {n.metadata.name for n in snapshot.nodes if n.spec.provider_id in provider_ids}
-    return replace(
+    return with_fields(
         snapshot,
         node_claims=tuple(c for c in snapshot.node_claims if c.name not in held),
         nodes=tuple(n for n in snapshot.nodes if n.metadata.name not in nodes),

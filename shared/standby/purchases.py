@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement
@@ -21,7 +20,7 @@ from shared.api.meta import is_true
 from shared.api.nodeclaim import REGISTERED
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.standby import wanted_standbys
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import lease_record
 from shared.scheduling.rules.requirements import RequirementError, parse
 from shared.scheduling.static_pools import plan_nodes
@@ -202,8 +201,8 @@ def _restricted(pool: NodePool, instance_type: str, zone: str) -> NodePool:
         *template.spec.requirements,
         *(NodeSelectorRequirement(key=key, operator="In", values=[value]) for key, value in fixed.items()),
     ]
-    template = replace(template, spec=replace(template.spec, requirements=requirements))
-    return replace(pool, spec=replace(pool.spec, template=template, limits={}))
+    template = with_fields(template, spec=with_fields(template.spec, requirements=requirements))
+    return with_fields(pool, spec=with_fields(pool.spec, template=template, limits={}))
 
 
 def _usual_type(claims: Sequence[NodeClaim]) -> str:

@@ -10,12 +10,10 @@ Imported only in clusters that have standby nodes or ask for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -23,6 +21,7 @@ from shared.api.meta import to_json, with_condition
 from shared.api.quantity import QuantityError, parse_resources
 from shared.api.standby import STARTED, STARTING, STOPPED, standby_state, with_annotations
 from shared.base.runtime import in_threads
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
@@ -47,8 +46,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class StandbyNodes:
+class StandbyNodes(Struct, kw_only=True):
     """The standby nodes of one round. ``everything`` is the snapshot with them, ``unusable`` names failed NodeClaims.
 
     ``enabled``: the deployment allows to start and stop instances; otherwise standby nodes are only left alone.
@@ -57,7 +55,7 @@ class StandbyNodes:
     client: Client
     everything: Snapshot
     enabled: bool
-    unusable: Collection[str] = field(default_factory=frozenset)
+    unusable: Collection[str] = msgspec.field(default_factory=frozenset)
 
     @property
     def hidden(self) -> Snapshot:
@@ -122,8 +120,7 @@ def _is_used(claim: NodeClaim, decision: Decision) -> bool:
     return claim.name in decision.existing_nodes or claim.name in decision.chunks
 
 
-@dataclass(frozen=True, kw_only=True)
-class StandbyStarter:
+class StandbyStarter(Struct, kw_only=True):
     """Starts the instances of NodeClaims that are marked as starting, and records the results."""
 
     client: Client
@@ -192,7 +189,7 @@ class StandbyStarter:
                 self.logger.warning(
                     "A standby node is started again", extra={"nodeclaim": claim.name, "why": str(error)}
                 )
-        return replace(failed, kind="capacity")
+        return with_fields(failed, kind="capacity")
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Resources:

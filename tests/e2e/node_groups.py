@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import boto3
 from local.kubernetes import kinds
 from local.world import Options, sample_objects
 from local.world.hostility import of_environment
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ spec:
 def scaling(**fields: Any) -> Options:
     """Options of a world that scales node groups. A rebalancing would replace the nodes that a test names."""
     hostility = of_environment()
-    calm = replace(hostility, rebalance_after=None) if hostility is not None else None
+    calm = with_fields(hostility, rebalance_after=None) if hostility is not None else None
     return Options(context={"nodeGroups": "on"}, hostility=calm, **fields)
 
 

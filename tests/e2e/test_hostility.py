@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from local.world import Options, World, sample_objects
 from local.world.foreign_objects import foreign_objects
 from local.world.hostility import Hostility
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from typing import Any
@@ -69,7 +69,7 @@ def run_and_empty(world: World) -> None:
 )
 @pytest.mark.long
 def test_each_hostility_alone_changes_nothing_that_users_see(hostility: dict[str, Any]) -> None:
-    with World(cluster="demo", options=Options(hostility=replace(CALM, **hostility))) as world:
+    with World(cluster="demo", options=Options(hostility=with_fields(CALM, **hostility))) as world:
         run_and_empty(world)
 
 

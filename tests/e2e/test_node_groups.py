@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from local.world import Options, World, sample_objects
 from local.world.hostility import Hostility
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
@@ -103,7 +103,7 @@ def test_a_managed_node_group_grows_and_shrinks(world: World) -> None:
 
 def test_a_managed_node_group_grows_and_shrinks_in_a_hostile_world() -> None:
     # A rebalancing would launch more than the two instances that are counted.
-    with World(cluster="demo", options=Options(hostility=replace(Hostility(), rebalance_after=None))) as world:
+    with World(cluster="demo", options=Options(hostility=with_fields(Hostility(), rebalance_after=None))) as world:
         grow_and_shrink(world)
 
 
@@ -165,7 +165,7 @@ def test_nodes_of_a_self_managed_group_have_the_labels_and_taints_of_its_user_da
 
 @pytest.mark.parametrize(
     "hostility",
-    [None, pytest.param(replace(Hostility(), rebalance_after=None), marks=pytest.mark.long)],
+    [None, pytest.param(with_fields(Hostility(), rebalance_after=None), marks=pytest.mark.long)],
     ids=["kind", "hostile"],
 )
 def test_an_hour_of_sweeps_leaves_a_group_unchanged(hostility: Hostility | None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from local.kubernetes import kinds
 from local.world import World, sample_objects
+from shared.base.struct import with_fields
 
 LIMIT = timedelta(minutes=30)
 
@@ -36,7 +36,7 @@ def test_a_drain_that_is_blocked_for_two_hours_is_one_chain_that_is_not_cut(worl
 def test_it_would_be_cut_if_the_function_did_not_allow_recursion(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     functions = world.aws.functions
     termination = functions.named("termination")
-    monkeypatch.setitem(functions._functions, termination.name, replace(termination, allows_recursion=False))
+    monkeypatch.setitem(functions._functions, termination.name, with_fields(termination, allows_recursion=False))
     blocked_drain(world)
     assert world.recursive_invocations_dropped()
     world.expect_dropped_invocations()

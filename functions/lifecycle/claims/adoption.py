@@ -10,13 +10,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclass, nodepool
 from shared.api.hash import NODECLASS_HASH_VERSION, hash_node_class, hash_node_pool, node_pool_hash_version
 from shared.api.meta import annotated
 from shared.api.nodepool import node_class_for
+from shared.base.struct import with_fields
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -50,13 +49,13 @@ def adopt(context: ReconcileContext, snapshot: Snapshot) -> None:
 def hashed_pool(pool: NodePool) -> NodePool:
     """The NodePool with its hash and the hash's version as annotations."""
     hashes = {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool)}
-    return replace(pool, metadata=annotated(pool.metadata, hashes))
+    return with_fields(pool, metadata=annotated(pool.metadata, hashes))
 
 
 def hashed_class(node_class: EC2NodeClass) -> EC2NodeClass:
     """The EC2NodeClass with its hash and the hash's version as annotations."""
     hashes = {names.NODECLASS_HASH: hash_node_class(node_class), names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION}
-    return replace(node_class, metadata=annotated(node_class.metadata, hashes))
+    return with_fields(node_class, metadata=annotated(node_class.metadata, hashes))
 
 
 def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | None) -> NodeClaim:
@@ -69,7 +68,7 @@ def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | 
     if metadata.deletion_timestamp is not None:
         return claim
     if names.TERMINATION_FINALIZER not in metadata.finalizers:
-        metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
+        metadata = with_fields(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
     hashes: dict[str, str] = {}
     if pool is not None and metadata.annotations.get(names.NODEPOOL_HASH_VERSION) != node_pool_hash_version(pool):
         hashes |= {names.NODEPOOL_HASH: hash_node_pool(pool), names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool)}
@@ -81,4 +80,4 @@ def adopted(claim: NodeClaim, pool: NodePool | None, node_class: EC2NodeClass | 
         }
     if hashes:
         metadata = annotated(metadata, hashes)
-    return claim if metadata is claim.metadata else replace(claim, metadata=metadata)
+    return claim if metadata is claim.metadata else with_fields(claim, metadata=metadata)

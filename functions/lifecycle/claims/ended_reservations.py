@@ -10,10 +10,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api.meta import EventReason
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
@@ -66,9 +65,9 @@ def _relabel_node(context: ReconcileContext, node: Node) -> None:
 
 
 def _on_demand(obj: L) -> L:
-    return replace(obj, metadata=_on_demand_metadata(obj.metadata))
+    return with_fields(obj, metadata=_on_demand_metadata(obj.metadata))
 
 
 def _on_demand_metadata(metadata: ObjectMeta) -> ObjectMeta:
     kept = {key: value for key, value in metadata.labels.items() if key not in names.RESERVATION_LABELS}
-    return replace(metadata, labels={**kept, names.CAPACITY_TYPE: names.ON_DEMAND})
+    return with_fields(metadata, labels={**kept, names.CAPACITY_TYPE: names.ON_DEMAND})

@@ -8,13 +8,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import condition, is_true, with_condition
 from shared.api.quantity import parse_resources
 from shared.api.taints import is_ephemeral, same_taint
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +32,7 @@ def initialized_node(node: Node, claim: NodeClaim) -> Node:
     if node.metadata.labels.get(names.INITIALIZED) == "true" or initialization_blocker(node, claim) is not None:
         return node
     labels = {**node.metadata.labels, names.INITIALIZED: "true"}
-    return replace(node, metadata=replace(node.metadata, labels=labels))
+    return with_fields(node, metadata=with_fields(node.metadata, labels=labels))
 
 
 def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
@@ -43,13 +42,13 @@ def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Nod
     blocker = initialization_blocker(node, claim)
     if blocker is None:
         conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
-        status = replace(status, capacity=node.status.capacity, allocatable=node.status.allocatable)
+        status = with_fields(status, capacity=node.status.capacity, allocatable=node.status.allocatable)
     elif not is_true(conditions, nodeclaim.INITIALIZED):
         reason, message = blocker
         conditions = with_condition(
             conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
         )
-    return replace(claim, status=replace(status, conditions=nodeclaim.with_ready(conditions, now=now)))
+    return with_fields(claim, status=with_fields(status, conditions=nodeclaim.with_ready(conditions, now=now)))
 
 
 def late_initialization(claim: NodeClaim, node: Node, *, now: datetime) -> str:

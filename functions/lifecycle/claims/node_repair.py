@@ -12,12 +12,10 @@ from datetime import UTC, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import annotated, is_true
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -123,7 +121,7 @@ def _replace_node(context: ReconcileContext, repair: Repair) -> None:
     timestamp = context.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def with_deadline(claim: NodeClaim) -> NodeClaim:
-        return replace(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
+        return with_fields(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
 
     context.update(resources.NODE_CLAIMS, repair.claim, with_deadline)
     context.delete_nodeclaim(repair.claim, "NodeUnhealthy", repair.message)

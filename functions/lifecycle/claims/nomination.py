@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import field
-from msgspec.structs import replace
 
 from functions.lifecycle.claims.initialization import RESOURCE_NOT_REGISTERED, initialization_blocker
 from functions.lifecycle.claims.registration import registered_node
@@ -26,7 +25,7 @@ from shared.api import labels as names
 from shared.api.meta import condition
 from shared.api.pods import is_pending
 from shared.api.taints import without_taint
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
@@ -61,7 +60,9 @@ class PodNominations(Struct, kw_only=True):
 def released_node(node: Node) -> Node:
     """The node without the taint that keeps pods away until the planned ones are nominated."""
     taints = without_taint(node.spec.taints, names.PODS_NOT_NOMINATED_TAINT)
-    return node if len(taints) == len(node.spec.taints) else replace(node, spec=replace(node.spec, taints=taints))
+    return (
+        node if len(taints) == len(node.spec.taints) else with_fields(node, spec=with_fields(node.spec, taints=taints))
+    )
 
 
 def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]], *, now: datetime) -> PodNominations:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import nodeclaim
 from shared.api.meta import is_true, with_condition
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def restore_provider_id(context: ReconcileContext, claim: NodeClaim, instance: I
         conditions = current.status.conditions
         if not is_true(conditions, nodeclaim.LAUNCHED):
             conditions = with_condition(conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=context.now)
-        status = replace(current.status, provider_id=instance.provider_id, conditions=conditions)
-        return replace(current, status=status)
+        status = with_fields(current.status, provider_id=instance.provider_id, conditions=conditions)
+        return with_fields(current, status=status)
 
     writes.update_status(context.client, resources.NODE_CLAIMS, claim, change)

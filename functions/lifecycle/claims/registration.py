@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true, with_condition
 from shared.api.taints import same_taint
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -38,14 +37,14 @@ def registered_node(node: Node, claim: NodeClaim) -> Node:
     metadata = node.metadata
     if not _is_registered(node):
         annotations = {k: v for k, v in claim.metadata.annotations.items() if k not in _NODECLAIM_ONLY_ANNOTATIONS}
-        metadata = replace(
+        metadata = with_fields(
             metadata,
             labels={**metadata.labels, **claim.metadata.labels, names.REGISTERED: "true"},
             annotations={**metadata.annotations, **annotations},
         )
     if names.TERMINATION_FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None:
-        metadata = replace(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
-    return replace(node, metadata=metadata, spec=replace(node.spec, taints=_registered_taints(node, claim)))
+        metadata = with_fields(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])
+    return with_fields(node, metadata=metadata, spec=with_fields(node.spec, taints=_registered_taints(node, claim)))
 
 
 def registered_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
@@ -58,7 +57,7 @@ def registered_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Node
     if not is_true(conditions, nodeclaim.LAUNCHED):
         conditions = with_condition(conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now)
     conditions = with_condition(conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now)
-    return replace(claim, status=replace(claim.status, node_name=node.metadata.name, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, node_name=node.metadata.name, conditions=conditions))
 
 
 def _is_registered(node: Node) -> bool:

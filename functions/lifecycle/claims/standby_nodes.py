@@ -10,8 +10,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.lifecycle.claims.nomination import released_node
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
 from shared.api import labels as names
@@ -19,6 +17,7 @@ from shared.api import nodeclaim, taints
 from shared.api.meta import condition, is_true
 from shared.api.pods import is_mirror, is_terminal
 from shared.api.standby import STARTING, STOPPED, WARMING, awaits_start, standby_state, with_annotations
+from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.scheduling.nominations.planned_pods import planned_at
@@ -81,7 +80,9 @@ def registered_standby(node: Node, claim: NodeClaim) -> Node:
     """The node as it joins: registered, and cordoned in the same write, which keeps all but DaemonSets' pods away."""
     node = released_node(registered_node(node, claim))
     labels = {**node.metadata.labels, names.STANDBY: "true"}
-    return replace(node, metadata=replace(node.metadata, labels=labels), spec=replace(node.spec, unschedulable=True))
+    return with_fields(
+        node, metadata=with_fields(node.metadata, labels=labels), spec=with_fields(node.spec, unschedulable=True)
+    )
 
 
 def stopped_standby(node: Node, claim: NodeClaim) -> Node:
@@ -93,13 +94,15 @@ def stopped_standby(node: Node, claim: NodeClaim) -> Node:
     for taint in claim.spec.startup_taints:
         if taint.effect != taints.NO_EXECUTE:
             with_startup = taints.with_taint(with_startup, taint)
-    return replace(node, spec=replace(node.spec, taints=with_startup))
+    return with_fields(node, spec=with_fields(node.spec, taints=with_startup))
 
 
 def opened_standby(node: Node) -> Node:
     """The node as any other: it takes pods when its startup taints are gone."""
     labels = {key: value for key, value in node.metadata.labels.items() if key != names.STANDBY}
-    return replace(node, metadata=replace(node.metadata, labels=labels), spec=replace(node.spec, unschedulable=False))
+    return with_fields(
+        node, metadata=with_fields(node.metadata, labels=labels), spec=with_fields(node.spec, unschedulable=False)
+    )
 
 
 def is_warm(claim: NodeClaim, node: Node, pods: Iterable[Pod], *, now: datetime) -> bool:
@@ -129,7 +132,7 @@ def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
         registered = registered_nodeclaim(current, after, now=context.now)
         status = registered.status
         conditions = nodeclaim.with_ready(status.conditions, now=context.now)
-        return replace(registered, status=replace(status, conditions=conditions))
+        return with_fields(registered, status=with_fields(status, conditions=conditions))
 
     if change(claim) != claim:
         writes.update_status(context.client, resources.NODE_CLAIMS, claim, change)

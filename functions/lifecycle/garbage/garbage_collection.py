@@ -14,13 +14,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec.structs import replace
-
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
 from shared.base import hints
 from shared.base.plurals import plural
+from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.launch import boot_failures
@@ -156,7 +155,7 @@ def _write_condition(context: ReconcileContext, claim: NodeClaim, reason: str, m
             message=message,
             now=context.now,
         )
-        return replace(current, status=replace(current.status, conditions=conditions))
+        return with_fields(current, status=with_fields(current.status, conditions=conditions))
 
     if change(claim) != claim:
         writes.update_status(context.client, resources.NODE_CLAIMS, claim, change)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
-from msgspec.structs import replace
 
 from shared.api.capacity_buffer import (
     PROVISIONING,
@@ -20,7 +19,7 @@ from shared.api.capacity_buffer import (
 )
 from shared.api.meta import with_condition
 from shared.base.plurals import plural
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.disruption.simulated_scheduling import initialized_node_names
 from shared.instance_types import catalog_store
@@ -150,10 +149,10 @@ def _write_status(context: ReconcileContext, resolved: ResolvedBuffer, room: Chu
 
     def change(current: CapacityBuffer) -> CapacityBuffer:
         objects = type(resolved.objects)(
-            buffer=replace(buffer, metadata=current.metadata, status=current.status),
+            buffer=with_fields(buffer, metadata=current.metadata, status=current.status),
             pod_template=resolved.objects.pod_template,
             workload=resolved.objects.workload,
         )
-        return replace(current, status=status(replace(resolved, objects=objects), room, now=context.now))
+        return with_fields(current, status=status(with_fields(resolved, objects=objects), room, now=context.now))
 
     writes.update_status(context.client, resources.for_kind(buffer.api_version, buffer.kind), buffer, change)

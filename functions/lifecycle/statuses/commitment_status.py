@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.meta import condition, with_condition
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
@@ -56,8 +55,8 @@ def conditions(pool: NodePool, commitments: Commitments | None, *, now: datetime
 
 def _write(context: ReconcileContext, pool: NodePool, commitments: Commitments | None) -> None:
     def change(current: NodePool) -> NodePool:
-        return replace(
-            current, status=replace(current.status, conditions=conditions(current, commitments, now=context.now))
+        return with_fields(
+            current, status=with_fields(current.status, conditions=conditions(current, commitments, now=context.now))
         )
 
     writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)

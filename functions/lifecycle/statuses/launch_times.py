@@ -8,11 +8,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodepool
 from shared.api.meta import annotated
+from shared.base.struct import with_fields
 from shared.cluster import resources
 from shared.scheduling.buffers.demand import launch_time
 
@@ -41,4 +40,4 @@ def remember(context: ReconcileContext, snapshot: Snapshot) -> None:
 
 def _with_launch_time(pool: NodePool, seen: timedelta) -> NodePool:
     seconds = -(-int(seen.total_seconds()) // _STEP_SECONDS) * _STEP_SECONDS
-    return replace(pool, metadata=annotated(pool.metadata, {names.LAUNCH_SECONDS: str(seconds)}))
+    return with_fields(pool, metadata=annotated(pool.metadata, {names.LAUNCH_SECONDS: str(seconds)}))

@@ -10,11 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
-from msgspec.structs import replace
 
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
@@ -69,7 +69,7 @@ def status(overlay: NodeOverlay, conflict: str, *, now: datetime) -> NodeOverlay
 
 def _write_status(context: ReconcileContext, overlay: NodeOverlay, conflict: str) -> None:
     def change(current: NodeOverlay) -> NodeOverlay:
-        return replace(current, status=status(current, conflict, now=context.now))
+        return with_fields(current, status=status(current, conflict, now=context.now))
 
     writes.update_status(context.client, resources.NODE_OVERLAYS, overlay, change)
     if conflict:

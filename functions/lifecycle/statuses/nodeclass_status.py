@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import meta
 from shared.api.nodeclass import READY
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
 from shared.launch import boot_failures
@@ -64,7 +63,7 @@ def _with_boot_condition(
         message=boot_failures.explain(failure, node_class) if failure is not None else "",
         now=context.now,
     )
-    return replace(node_class, status=replace(node_class.status, conditions=conditions))
+    return with_fields(node_class, status=with_fields(node_class.status, conditions=conditions))
 
 
 def _write_status(context: ReconcileContext, node_class: EC2NodeClass, resolved_class: EC2NodeClass) -> None:
@@ -72,7 +71,7 @@ def _write_status(context: ReconcileContext, node_class: EC2NodeClass, resolved_
         context.client,
         resources.for_kind(node_class.api_version, node_class.kind),
         node_class,
-        lambda c: replace(c, status=resolved_class.status),
+        lambda c: with_fields(c, status=resolved_class.status),
     )
     for condition in after.status.conditions:
         # a condition that is True says what isn't as the user may expect

@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from functions.lifecycle.claims.liveness import LivenessFailure
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -19,6 +17,7 @@ from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
 from shared.api.spot import read_spot_options
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.disruption.budgets import budget_problems
 from shared.launch import boot_failures
@@ -218,7 +217,7 @@ def _write_status(
 ) -> None:
     def change(current: NodePool) -> NodePool:
         after = status(current, snapshot.node_claims, snapshot.nodes, node_class, now=context.now, failure=failure)
-        return replace(current, status=after)
+        return with_fields(current, status=after)
 
     writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
     obstacle = node_class_not_ready(pool, node_class)
@@ -245,7 +244,7 @@ def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventR
             conditions = with_condition(
                 current.status.conditions, PAUSED, status=True, reason=pause[0], message=pause[1], now=context.now
             )
-        return replace(current, status=replace(current.status, conditions=conditions))
+        return with_fields(current, status=with_fields(current.status, conditions=conditions))
 
     writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
     if pause is not None:

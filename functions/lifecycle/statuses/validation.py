@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
-from shared.api.meta import Condition, ObjectMeta, Struct, with_condition
+from shared.api.meta import ApiStruct, Condition, ObjectMeta, with_condition
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from shared.snapshot import InvalidObject, Snapshot
 
 
-class _ConditionsOnly(Struct):
+class _ConditionsOnly(ApiStruct):
     conditions: list[Condition] = []
 
 
-class _UndecodedObject(Struct):
+class _UndecodedObject(ApiStruct):
     """Any object's metadata and conditions, for objects whose other fields can't be decoded."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -62,7 +61,7 @@ def _write_invalid(context: ReconcileContext, invalid_object: InvalidObject) -> 
         conditions = invalid_conditions(
             current.status.conditions, invalid_object.problems, generation=current.metadata.generation, now=context.now
         )
-        return replace(current, status=_ConditionsOnly(conditions=conditions))
+        return with_fields(current, status=_ConditionsOnly(conditions=conditions))
 
     current = writes.read(context.client, resource, ref.name, _UndecodedObject)
     writes.update_status(context.client, resource, current, change)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,8 +22,7 @@ _IDS = uuid.UUID("5a6c1c8e-0e1e-4f7b-9a0c-6b1d7f7f0c11")
 """The namespace of the activities' ids: the same in each run."""
 
 
-@dataclass(kw_only=True)
-class Activity:
+class Activity(MutableStruct, kw_only=True):
     """A scaling activity; the attributes are named as moto's serializer expects them."""
 
     activity_id: str
@@ -33,7 +35,7 @@ class Activity:
     status_message: str = ""
     progress: int = 0
     instance_id: str = ""
-    details: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = {}
 
     def end(self, now: datetime, *, failure: str = "") -> None:
         """End the activity, with the reason if it failed."""
@@ -57,12 +59,11 @@ class Activity:
         }
 
 
-@dataclass
-class Activities:
+class Activities(MutableStruct):
     """All activities, oldest first."""
 
-    all: list[Activity] = field(default_factory=list)
-    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    all: list[Activity] = []
+    _numbers: itertools.count[int] = msgspec.field(default_factory=itertools.count)
 
     def start(
         self,

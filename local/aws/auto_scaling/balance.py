@@ -7,9 +7,10 @@ termination policy applies ("Configure termination policies", "Auto Scaling bene
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _HOUR = timedelta(hours=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Struct, kw_only=True):
     """An instance that may be terminated; ``template`` is its launch template's id and version."""
 
     instance_id: str

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
 from local.aws.auto_scaling.activities import FAILED, timestamp
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,13 +23,12 @@ EC2, GROUP, WARM_POOL = "EC2", "AutoScalingGroup", "WarmPool"
 """Where an instance comes from or goes to."""
 
 
-@dataclass
-class Events:
+class Events(MutableStruct):
     """Events that are sent in the next step: the caller of an API gets its response first."""
 
     region: str
     now: Callable[[], datetime]
-    _waiting: list[dict[str, Any]] = field(default_factory=list)
+    _waiting: list[dict[str, Any]] = []
 
     def add(self, detail_type: str, resources: Sequence[str], detail: dict[str, Any]) -> None:
         """Send this event in the next step."""

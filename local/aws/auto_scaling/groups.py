@@ -8,7 +8,6 @@ fail their health check. It uses its warm pool first, and its instances wait for
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from local.aws.auto_scaling.launches import LaunchFailedError, launch, launch_de
 from local.aws.auto_scaling.lifecycle import Lifecycle, Step
 from local.aws.auto_scaling.lifecycle_hooks import LifecycleHooks
 from local.aws.auto_scaling.members import PENDING, UNHEALTHY, WARMED, Group, Member
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -39,15 +39,13 @@ _LOST = (ec2_instances.SHUTTING_DOWN, ec2_instances.TERMINATED, ec2_instances.ST
 _DIFFERENCE = "in response to a difference between desired and actual capacity"
 
 
-@dataclass
-class _Snapshot:
+class _Snapshot(MutableStruct):
     at: datetime
     desired: int
     members: list[Member]
 
 
-@dataclass
-class _State:
+class _State(MutableStruct):
     """What is remembered of a group.
 
     ``replacing`` has the instances that a rebalancing launched, until they serve, each with the one that it replaces;
@@ -56,11 +54,11 @@ class _State:
 
     act_at: datetime | None = None
     retry: timedelta = FIRST_RETRY
-    checks: dict[str, datetime] = field(default_factory=dict)
+    checks: dict[str, datetime] = {}
     rebalance_at: datetime | None = None
     was_rebalanced: bool = False
-    replacing: dict[str, str] = field(default_factory=dict)
-    history: list[_Snapshot] = field(default_factory=list)
+    replacing: dict[str, str] = {}
+    history: list[_Snapshot] = []
 
 
 class AutoScalingGroups:

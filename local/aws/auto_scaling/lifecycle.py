@@ -7,12 +7,12 @@ Auto Scaling instance lifecycle" and "Use lifecycle hooks with a warm pool".
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.aws import backends, ec2_instances
 from local.aws.auto_scaling import events, lifecycle_hooks, warm_pools
 from local.aws.auto_scaling.members import IN_SERVICE, PROCEED, TERMINATING, WAIT, WARMED
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,7 @@ class Step(enum.Enum):
     GONE = enum.auto()
 
 
-@dataclass(kw_only=True)
-class Lifecycle:
+class Lifecycle(MutableStruct, kw_only=True):
     """Moves instances through the states of their lifecycle."""
 
     region: str

@@ -7,9 +7,10 @@ termination; a termination continues either way, and an abandoned action ends th
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from shared.base.struct import MutableStruct, Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -27,8 +28,7 @@ _IDS = uuid.UUID("1f6f0b5c-5a2b-4a57-9a3a-0cc0b1a7a0c2")
 """The namespace of the tokens: the same in each run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hook:
+class Hook(Struct, kw_only=True):
     """A lifecycle hook. ``heartbeat_timeout`` in seconds."""
 
     group: str
@@ -63,8 +63,7 @@ class Hook:
         }
 
 
-@dataclass(kw_only=True)
-class Action:
+class Action(MutableStruct, kw_only=True):
     """A lifecycle action: one hook's wait for one instance."""
 
     hook: Hook
@@ -80,14 +79,13 @@ class Action:
         self.expires_at = min(now + timedelta(seconds=self.hook.heartbeat_timeout), last)
 
 
-@dataclass
-class LifecycleHooks:
+class LifecycleHooks(MutableStruct):
     """The hooks of all groups, and the actions that instances wait for."""
 
     now: Callable[[], datetime]
     events: Events
-    _hooks: dict[tuple[str, str], Hook] = field(default_factory=dict)
-    _actions: dict[str, list[Action]] = field(default_factory=dict)
+    _hooks: dict[tuple[str, str], Hook] = {}
+    _actions: dict[str, list[Action]] = {}
     _tokens: int = 0
 
     def put(self, hook: Hook) -> None:
@@ -187,4 +185,4 @@ class LifecycleHooks:
 def updated(hook: Hook | None, **given: Any) -> Hook:
     """The hook with these fields; those that are None or "" stay as they are."""
     values = {name: value for name, value in given.items() if value not in (None, "")}
-    return Hook(**values) if hook is None else replace(hook, **values)
+    return Hook(**values) if hook is None else with_fields(hook, **values)

@@ -7,12 +7,12 @@ node lifecycle with managed node groups").
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.aws.auto_scaling.lifecycle_hooks import CONTINUE, LAUNCHING, TERMINATING, Hook
 from local.aws.ec2_instances import SPOT_NOTICE
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,7 @@ def hooks_of(group: str) -> list[Hook]:
     ]
 
 
-@dataclass
-class ManagedHooks:
+class ManagedHooks(MutableStruct):
     """An actor that completes the actions of EKS's hooks.
 
     ``drain`` evicts the pods of an instance's node, and answers whether it has none left; without a cluster there is
@@ -46,8 +45,8 @@ class ManagedHooks:
     hooks: LifecycleHooks
     now: Callable[[], datetime]
     drain: Callable[[str], bool] = lambda _instance_id: True
-    _next: dict[str, datetime] = field(default_factory=dict)
-    _interrupted: dict[str, datetime] = field(default_factory=dict)
+    _next: dict[str, datetime] = {}
+    _interrupted: dict[str, datetime] = {}
 
     def interrupted(self, instance_id: str) -> None:
         """Drain the node of this spot instance until it is empty or its time is over."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from local.aws.auto_scaling.balance import Candidate
 from local.aws.auto_scaling.events import EC2
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,8 +22,7 @@ WAIT, PROCEED = ":Wait", ":Proceed"
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
 
 
-@dataclass(kw_only=True)
-class Member:
+class Member(MutableStruct, kw_only=True):
     """An instance of a group; takes the place of moto's ``InstanceState``, whose attributes it has.
 
     ``origin`` is where its current transition began, as events name it.

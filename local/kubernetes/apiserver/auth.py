@@ -8,14 +8,13 @@ from __future__ import annotations
 import base64
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from local.kubernetes.kinds import Kind
 from shared.api.yaml_documents import writer
+from shared.base.struct import Struct
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct):
     """An authenticated user and its groups."""
 
     name: str

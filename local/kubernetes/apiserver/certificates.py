@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import ssl
 import tempfile
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from shared.base.struct import Struct
 
 _VALIDITY = timedelta(days=3650)
 _AUTHORITY_USAGE = x509.KeyUsage(
@@ -31,8 +32,7 @@ _AUTHORITY_USAGE = x509.KeyUsage(
 )
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct):
     """PEM texts: the authority's certificate, the server's certificate, and the server's key."""
 
     authority: str

@@ -5,9 +5,10 @@ Python's ``http.server`` parses headers as e-mail, which costs more than the res
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,8 +47,7 @@ class BadHttpError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct):
     """One request, and the object that its path is for (empty when it is for none)."""
 
     method: str
@@ -64,15 +64,14 @@ class Request:
     subresource: str = ""
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(Struct):
     """A body, or a stream of chunks. ``drop`` closes the connection without a response."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
-    stream: Iterator[bytes | None] | None = field(default=None, compare=False)
+    stream: Iterator[bytes | None] | None = None
     """Chunks as they come; at a None, the server checks whether the client is still connected."""
     drop: bool = False
 

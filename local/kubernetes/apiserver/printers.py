@@ -6,12 +6,12 @@ Texts are those of kubernetes ``pkg/printers/internalversion``; columns of prior
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.kubernetes.selectors import field_value
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,7 @@ _ROLE = "node-role.kubernetes.io/"
 _STEP = re.compile(r"\.([A-Za-z0-9_-]+)|\[(\d+|\*)\]|\['([^']+)'\]|\[\?\(@\.(\w+)\s*==\s*[\"']([^\"']*)[\"']\)\]")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct):
     """One column; ``value`` computes a cell from the object and the time (RFC 3339)."""
 
     name: str

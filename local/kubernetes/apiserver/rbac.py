@@ -7,10 +7,10 @@ of a user are cached until an object of the four kinds changes.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from local.kubernetes import kinds
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,7 @@ _KINDS = (kinds.CLUSTER_ROLES, kinds.CLUSTER_ROLE_BINDINGS, kinds.ROLES, kinds.R
 _ANY = "*"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Denial:
+class Denial(Struct, kw_only=True):
     """A denied request."""
 
     user: str
@@ -50,8 +49,7 @@ class Use(NamedTuple):
     resource: str
 
 
-@dataclass(frozen=True)
-class _Grant:
+class _Grant(Struct):
     """A rule that applies to a user; without a namespace, in all of them."""
 
     namespace: str

@@ -6,9 +6,9 @@ Named after ``apiserver/pkg/endpoints/request``.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,7 @@ _VERBS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 
 
-@dataclass(frozen=True)
-class RequestInfo:
+class RequestInfo(Struct):
     """A path taken apart; ``plural`` is empty when the path names a group version."""
 
     group: str
@@ -62,7 +61,7 @@ def verb_of(method: str, info: RequestInfo, query: Mapping[str, str]) -> str:
 
 def with_info(request: Request, info: RequestInfo) -> Request:
     """The request with its verb and the object that it is for."""
-    return dataclasses.replace(
+    return with_fields(
         request,
         verb=verb_of(request.method, info, request.query),
         resource=f"{info.plural}.{info.group}" if info.group else info.plural,

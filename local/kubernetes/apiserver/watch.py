@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import queue
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from local.kubernetes import selectors
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +28,7 @@ DEFAULT_TIMEOUT_SECONDS = 2400.0
 """How long a watch lives if its client sets no timeout; a real server picks 30 to 60 minutes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(Struct, kw_only=True):
     """The watch that a client requests."""
 
     kind: Kind

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from local.kubernetes import kinds
 from local.kubernetes.controllers.deployments import template_hash
@@ -16,6 +17,7 @@ from local.kubernetes.registry.object_meta import generated_name
 from shared.api.kubernetes import Node, PodSpec, Toleration
 from shared.api.selectors import SelectorError, matches_node
 from shared.api.taints import NO_EXECUTE, untolerated
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -176,8 +178,7 @@ class DaemonSets:
         )
 
 
-@dataclass(frozen=True)
-class _Count:
+class _Count(Struct):
     """The numbers of a DaemonSet's status, for one node or the sum of all."""
 
     desired: int = 0
@@ -188,7 +189,7 @@ class _Count:
     pods: int = 0
 
     def plus(self, added: _Count, sign: int) -> _Count:
-        pairs = zip(astuple(self), astuple(added), strict=True)
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(added), strict=True)
         return _Count(*(number + sign * change for number, change in pairs))
 
 

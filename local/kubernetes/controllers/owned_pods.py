@@ -5,13 +5,13 @@ A workload's controller needs the numbers of its pods at every change, so they a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from local.kubernetes import kinds
 from local.kubernetes.conditions import condition_status
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import create
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
@@ -50,14 +50,13 @@ def is_terminating(obj: Obj) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-@dataclass(eq=False)
-class OwnedPods:
+class OwnedPods(MutableStruct):
     """The pods of one owner by uid. Active pods are neither ended nor terminating; ``ready`` are active ones."""
 
-    active: dict[str, Obj] = field(default_factory=dict)
-    ready: set[str] = field(default_factory=set)
-    ended: dict[str, Obj] = field(default_factory=dict)
-    terminating: dict[str, Obj] = field(default_factory=dict)
+    active: dict[str, Obj] = {}
+    ready: set[str] = set()
+    ended: dict[str, Obj] = {}
+    terminating: dict[str, Obj] = {}
 
 
 class PodsByOwner:

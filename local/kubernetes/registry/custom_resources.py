@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.kubernetes.errors import Cause
 from local.kubernetes.kinds import Kind
 from local.kubernetes.registry.cel_rules import compiles
 from local.kubernetes.registry.structural_schema import Schema
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
 
 
-@dataclass(frozen=True)
-class Definition:
+class Definition(Struct):
     """One served version of a custom kind."""
 
     kind: Kind

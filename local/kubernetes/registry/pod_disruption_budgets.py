@@ -5,13 +5,13 @@ Pods are counted as they change. Evictions only read the status: ``evictions``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds, selectors
 from local.kubernetes.conditions import condition_status, replace_condition
 from local.kubernetes.objects import parse_timestamp, timestamp
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,14 +28,13 @@ _TIME_TO_DELETE = timedelta(minutes=2)
 """How long an evicted pod counts as disrupted while it isn't being deleted."""
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(MutableStruct):
     """One budget's selector and its pods: whether each is healthy, and its controller's kind and name."""
 
     selector: selectors.Selector | None
-    healthy: dict[Key, bool] = field(default_factory=dict)
-    controllers: dict[Key, tuple[str, str] | None] = field(default_factory=dict)
-    terminating: set[Key] = field(default_factory=set)
+    healthy: dict[Key, bool] = {}
+    controllers: dict[Key, tuple[str, str] | None] = {}
+    terminating: set[Key] = set()
 
     def covers(self, pod: Obj) -> bool:
         labels = pod["metadata"].get("labels") or {}

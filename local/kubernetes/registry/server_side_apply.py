@@ -6,7 +6,6 @@ an update changes no ownership, so conflicts occur between appliers only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from local.kubernetes import errors
 from local.kubernetes.errors import Cause
 from local.kubernetes.registry import patches
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +37,7 @@ _SETS = frozenset(("finalizers", "podCIDRs"))
 _SELF: Fields = {}
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(Struct):
     """How the lists and maps of a kind are merged: by its schema; built-in kinds as strategic merge patches do."""
 
     definition: Definition | None

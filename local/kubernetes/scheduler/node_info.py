@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from shared.api.quantity import parse_resources
+from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     from shared.api.quantity import Resources
 
 
-@dataclass(frozen=True, eq=False)
-class PodInfo:
+class PodInfo(Struct, eq=False):
     """A pod that is bound to a node, assumed there, or nominated."""
 
     uid: str
@@ -25,21 +26,20 @@ class PodInfo:
     terminating: bool = False
 
 
-@dataclass(eq=False)
-class NodeInfo:
+class NodeInfo(MutableStruct):
     """One node; ``order`` is its order of arrival."""
 
     node: Node
     order: int
-    allocatable: Resources = field(init=False)
-    requested: Counter[str] = field(default_factory=Counter)
-    requested_for_scoring: Counter[str] = field(default_factory=Counter)
+    allocatable: Resources = {}
+    requested: Counter[str] = msgspec.field(default_factory=Counter)
+    requested_for_scoring: Counter[str] = msgspec.field(default_factory=Counter)
     """CPU and memory with the defaults for containers that request none."""
-    used_ports: Counter[Port] = field(default_factory=Counter)
-    pods: dict[str, PodInfo] = field(default_factory=dict)
+    used_ports: Counter[Port] = msgspec.field(default_factory=Counter)
+    pods: dict[str, PodInfo] = {}
 
     def __post_init__(self) -> None:
-        self.allocatable = parse_resources(self.node.status.allocatable)
+        self.set_node(self.node)
 
     @property
     def name(self) -> str:

@@ -7,13 +7,13 @@ schedules; updated counts are the same and allow clusters with thousands of pods
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shared.api.meta import LabelSelector, LabelSelectorRequirement
 from shared.api.selectors import SelectorError, matches
+from shared.base.struct import MutableStruct, Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import PodAffinityTerm
 
 
-@dataclass(frozen=True, eq=False)
-class PodSelector:
+class PodSelector(Struct, eq=False):
     """A label selector for pods of some namespaces (None: of all)."""
 
     namespaces: frozenset[str] | None
@@ -78,17 +77,16 @@ def with_own_labels(
     ]
     if selector is None or not own:
         return selector
-    return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
+    return with_fields(selector, match_expressions=[*selector.match_expressions, *own])
 
 
-@dataclass(eq=False)
-class MatchingPods:
+class MatchingPods(MutableStruct):
     """The pods that all of the selectors select, counted by node."""
 
     selectors: tuple[PodSelector, ...]
     exclude_terminating: bool
-    by_node: Counter[str] = field(default_factory=Counter)
-    _selected: dict[bytes, bool] = field(default_factory=dict)
+    by_node: Counter[str] = msgspec.field(default_factory=Counter)
+    _selected: dict[bytes, bool] = {}
 
     def selects(self, signature: PodSignature) -> bool:
         """Whether pods with this signature are selected."""
@@ -105,8 +103,7 @@ class MatchingPods:
             self.by_node[node] += change
 
 
-@dataclass(eq=False)
-class AffinityTerm:
+class AffinityTerm(MutableStruct):
     """An affinity or anti-affinity term of pods on nodes, which concerns the pods that it selects.
 
     ``by_node`` counts the pods with a required anti-affinity term, or sums the weights of terms that score: a required
@@ -115,15 +112,14 @@ class AffinityTerm:
 
     selector: PodSelector
     topology_key: str
-    by_node: Counter[str] = field(default_factory=Counter)
+    by_node: Counter[str] = msgspec.field(default_factory=Counter)
 
 
-@dataclass(eq=False)
-class _Terms:
+class _Terms(MutableStruct):
     """Terms by selector and topology key, in order of appearance; none is ever removed."""
 
-    terms: list[AffinityTerm] = field(default_factory=list)
-    _by_key: dict[tuple[bytes, str], AffinityTerm] = field(default_factory=dict)
+    terms: list[AffinityTerm] = []
+    _by_key: dict[tuple[bytes, str], AffinityTerm] = {}
 
     def term(self, term: PodAffinityTerm, selector: PodSelector) -> AffinityTerm:
         key = (selector.key, term.topology_key)

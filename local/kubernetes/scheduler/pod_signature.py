@@ -6,7 +6,6 @@ always evaluated together, because thousands of equal pods get the same result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,6 +13,7 @@ import msgspec
 from shared.api.kubernetes import Affinity, PodAffinity
 from shared.api.pods import controller, requests
 from shared.api.quantity import CPU, MEMORY
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -40,8 +40,7 @@ _SPREADING_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "ReplicationControll
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 (what an unset hostIP means to the scheduler; nothing listens)
 
 
-@dataclass(frozen=True, eq=False)
-class PodSignature:
+class PodSignature(Struct, eq=False, weakref=True):
     """What the scheduler reads of a pod."""
 
     key: bytes
@@ -120,7 +119,7 @@ def signature_of(pod: Pod, known: MutableMapping[bytes, PodSignature] | None = N
     """
     meta, spec = pod.metadata, pod.spec
     claims = tuple(claim_names(pod))
-    comparable_spec = msgspec.structs.replace(spec, node_name="", scheduling_gates=[], volumes=[])
+    comparable_spec = with_fields(spec, node_name="", scheduling_gates=[], volumes=[])
     owner = _spreading_owner(pod)
     key = msgspec.json.encode((meta.namespace, sorted(meta.labels.items()), comparable_spec, claims, owner))
     signature = known.get(key) if known is not None else None
@@ -154,12 +153,12 @@ def claim_names(pod: Pod) -> list[str]:
 
 
 def _requests_for_scoring(pod: Pod) -> Resources:
-    spec = msgspec.structs.replace(
+    spec = with_fields(
         pod.spec,
         containers=[_with_default_requests(container) for container in pod.spec.containers],
         init_containers=[_with_default_requests(container) for container in pod.spec.init_containers],
     )
-    amounts = requests(msgspec.structs.replace(pod, spec=spec))
+    amounts = requests(with_fields(pod, spec=spec))
     return {name: amounts.get(name, 0) for name in DEFAULT_REQUESTS}
 
 
@@ -169,8 +168,8 @@ def _with_default_requests(container: Container) -> Container:
     missing = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in stated}
     if not missing:
         return container
-    defaulted = msgspec.structs.replace(resources, requests={**resources.requests, **missing})
-    return msgspec.structs.replace(container, resources=defaulted)
+    defaulted = with_fields(resources, requests={**resources.requests, **missing})
+    return with_fields(container, resources=defaulted)
 
 
 def _spreading_owner(pod: Pod) -> tuple[str, str] | None:

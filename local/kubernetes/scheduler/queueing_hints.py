@@ -7,7 +7,6 @@ Source: the ``isSchedulableAfter...`` functions of ``pkg/scheduler/framework/plu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from local.kubernetes.scheduler.node_plugins import matches_required_node_affinity
@@ -17,6 +16,7 @@ from shared.api.kubernetes import Taint
 from shared.api.labels import UNSCHEDULABLE_TAINT
 from shared.api.quantity import parse_resources
 from shared.api.taints import tolerates, tolerates_all
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,8 +46,7 @@ _RETRIED_FOR_ANY_TAINT = frozenset({NODE_AFFINITY, NODE_PORTS, NODE_RESOURCES_FI
 retries all pods that they rejected, without a look at the pod. Source: ``buildQueueingHintMap`` in scheduler.go."""
 
 
-@dataclass(frozen=True)
-class NodeChange:
+class NodeChange(Struct):
     """A node before and after a change; None before it was added and after it was removed."""
 
     before: Node | None

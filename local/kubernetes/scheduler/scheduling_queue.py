@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,8 +37,7 @@ _Entry = tuple[SortKey, int, str]
 """Sort key, ticket and uid; void unless the pod still has this ticket."""
 
 
-@dataclass(eq=False)
-class QueuedPod:
+class QueuedPod(MutableStruct):
     """A pending pod."""
 
     pod: Obj

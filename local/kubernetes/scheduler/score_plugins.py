@@ -7,7 +7,6 @@ interpodaffinity) and ``apis/config/v1/default_plugins.go``. ImageLocality is le
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from shared.api.labels import HOSTNAME, ZONE
 from shared.api.quantity import CPU, MEMORY
 from shared.api.selectors import SelectorError, matches_term
 from shared.api.taints import PREFER_NO_SCHEDULE, tolerates
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -127,8 +127,7 @@ class NodeScores:
         return [0 if is_ignored else next(scores) for is_ignored in ignored]
 
 
-@dataclass(frozen=True)
-class SoftSpread:
+class SoftSpread(Struct):
     """A ScheduleAnyway constraint with the pods that it counts."""
 
     topology_key: str

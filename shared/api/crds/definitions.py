@@ -5,11 +5,11 @@ Names, columns and subresources are upstream's, so that ``kubectl get`` shows wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.api import capacity_buffer, labels, legacy, node_overlay, nodeclaim, nodeclass, nodepool
 from shared.api.crds.openapi import root
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import msgspec
@@ -23,8 +23,7 @@ def _condition(type_: str, field: str = "status") -> str:
 _READY = _condition("Ready")
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct):
     """A column of ``kubectl get``; a ``wide`` one is shown with ``-o wide``."""
 
     name: str
@@ -38,8 +37,7 @@ class Column:
         return {**column, "priority": 1} if self.wide else column
 
 
-@dataclass(frozen=True)
-class Definition:
+class Definition(Struct):
     """A custom kind. Objects are stored as ``api_version``; ``older_versions`` are served with the same schema.
 
     ``replicas``: the paths of the wanted and the present number, for ``kubectl scale``.

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import msgspec.inspect as kinds
+
+from shared.base.struct import Struct
 
 Schema = dict[str, Any]
 
@@ -43,8 +44,7 @@ def root(struct: type[msgspec.Struct], *, lenient: bool = False) -> Schema:
     return body
 
 
-@dataclass(frozen=True)
-class _Translation:
+class _Translation(Struct):
     lenient: bool
 
     def struct(self, cls: type, *, skipped: frozenset[str] = frozenset()) -> Schema:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shared.api.yaml_documents import scalars
+from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,8 +33,7 @@ class _EventError(ValueError):
     """What is wrong at the present event."""
 
 
-@dataclass(slots=True)
-class _Anchored:
+class _Anchored(MutableStruct):
     """What an anchor stands for. Scalars aren't JSON yet; ``size`` counts the values; it is open until its end."""
 
     value: Any = None
@@ -42,9 +41,8 @@ class _Anchored:
     is_open: bool = True
 
 
-@dataclass(slots=True)
-class _List:
-    value: list[Any] = field(default_factory=list)
+class _List(MutableStruct):
+    value: list[Any] = []
 
     wants_key = False
     wants_merge = False
@@ -53,9 +51,8 @@ class _List:
         self.value.append(value)
 
 
-@dataclass(slots=True)
-class _Map:
-    value: dict[str, Any] = field(default_factory=dict)
+class _Map(MutableStruct):
+    value: dict[str, Any] = {}
     key: str = ""
     wants_key: bool = True
     wants_merge: bool = False
@@ -85,13 +82,12 @@ class _Map:
             self.value |= item
 
 
-@dataclass(slots=True)
-class _Tree:
+class _Tree(MutableStruct):
     """The document so far. Aliases are copied, so that who changes one of the values doesn't change others."""
 
     root: Any = None
-    _open: list[tuple[_List | _Map, _Anchored, int]] = field(default_factory=list)
-    _anchors: dict[str, _Anchored] = field(default_factory=dict)
+    _open: list[tuple[_List | _Map, _Anchored, int]] = []
+    _anchors: dict[str, _Anchored] = {}
     _size: int = 0
     _expanded: int = 0
 

@@ -9,14 +9,13 @@ of a larger one, because what holds the larger one's pods holds its own.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace as replace_fields
 
 from shared.api import labels
 from shared.api.quantity import add, largest, parse_resources
+from shared.base.struct import MutableStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,8 +34,7 @@ MIN_COMMON_TYPES = 0.75
 """The share of its instance types that a NodeClaim keeps when it is batched by common types."""
 
 
-@dataclass
-class _LaunchGroup:
+class _LaunchGroup(MutableStruct):
     """NodeClaims that one call launches, by index in the decision. ``requests`` is the maximum of theirs."""
 
     terms: bytes
@@ -103,7 +101,7 @@ def _enlarged(
     groups: Iterable[_LaunchGroup], limited: Collection[str], *, max_groups: int, max_cost: float
 ) -> list[_LaunchGroup]:
     """The groups after the cheapest merges into larger ones, which together cost at most ``max_cost``."""
-    merged = [replace(group, members=[*group.members]) for group in groups]
+    merged = [with_fields(group, members=[*group.members]) for group in groups]
     remaining_cost = max_cost
     while len(merged) > max_groups:
         merges = [
@@ -150,11 +148,11 @@ def _common_model(left: _LaunchGroup, right: _LaunchGroup) -> PlannedNodeClaim |
     if len(types) < least:
         return None
     requirements = tuple(
-        replace_fields(r, values=list(types)) if labels.normalize_key(r.key) == labels.INSTANCE_TYPE else r
+        with_fields(r, values=list(types)) if labels.normalize_key(r.key) == labels.INSTANCE_TYPE else r
         for r in a.requirements
     )
     # Types that hold the pods of both also hold the maximum of each resource.
-    return replace_fields(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
+    return with_fields(a, instance_types=types, requirements=requirements, requests=largest(a.requests, b.requests))
 
 
 def _equal_groups(claims: Sequence[PlannedNodeClaim]) -> list[_LaunchGroup]:
@@ -183,6 +181,6 @@ def _terms(claim: PlannedNodeClaim) -> bytes:
 def _as_model(claim: PlannedNodeClaim, model: PlannedNodeClaim) -> PlannedNodeClaim:
     if claim.instance_types == model.instance_types:
         return claim
-    return replace_fields(
+    return with_fields(
         claim, instance_types=model.instance_types, requirements=model.requirements, cheapest=model.cheapest
     )

@@ -12,18 +12,17 @@ instance id to NodeClaims in order of uid, and tagged then.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from botocore.exceptions import ClientError
-from msgspec.structs import replace
 
 from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
 from shared.base.aws import error_code
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch import launch_template
 from shared.launch.fleet import errors
@@ -66,8 +65,7 @@ class CreateFleetError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetCalls:
+class FleetCalls(Struct, kw_only=True):
     """Calls CreateFleet for the launch groups of a run, from several threads.
 
     A call waits for the ``rate_limiter`` until the ``deadline``. ``addresses`` are those that the run may take, by
@@ -78,8 +76,8 @@ class FleetCalls:
     runtime: Runtime
     rate_limiter: RateLimiter | None
     deadline: datetime
-    addresses: Counter[str] = field(default_factory=Counter)
-    lock: Lock = field(default_factory=Lock)
+    addresses: Counter[str] = msgspec.field(default_factory=Counter)
+    lock: Lock = msgspec.field(default_factory=Lock)
 
     @property
     def tagger(self) -> Tagger:
@@ -271,7 +269,7 @@ def assign_response(
         tags = fleet_request.nodeclaim_tags(request.claim) if len(requests) > 1 else {}
         result = _assign(request.claim, instance_id, override, tags, tagger)
         if isinstance(result, LaunchedInstance):
-            result = replace(result, unavailable=response.unavailable)
+            result = with_fields(result, unavailable=response.unavailable)
         results.append(result)
     return results + [_not_launched(r.claim, response, plan) for r in requests[len(launched) :]]
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchFailure
 
 if TYPE_CHECKING:
@@ -302,5 +301,5 @@ def with_retried(results: Sequence[LaunchResult], retried: Mapping[str, LaunchRe
         if retry is None:
             merged.append(result)
         else:
-            merged.append(replace(retry, unavailable=tuple(sorted({*retry.unavailable, *result.unavailable}))))
+            merged.append(with_fields(retry, unavailable=tuple(sorted({*retry.unavailable, *result.unavailable}))))
     return merged

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,7 @@ from shared.api.meta import EventReason, condition
 from shared.api.spot import CAPACITY_OPTIMIZED
 from shared.base.aws import error_code
 from shared.base.runtime import in_threads
-from shared.base.struct import Struct
+from shared.base.struct import MutableStruct, Struct
 from shared.cloud_provider import LaunchedInstance
 from shared.launch import instances
 from shared.launch.fleet import errors
@@ -153,8 +152,7 @@ def _group_name(claim: NodeClaim) -> str:
     return claim.metadata.annotations.get(labels.LAUNCH_GROUP) or claim.metadata.uid or claim.name
 
 
-@dataclass
-class _LaunchGroup:
+class _LaunchGroup(MutableStruct):
     """NodeClaims with the same requirements, in order of uid."""
 
     requests: tuple[LaunchRequest, ...]

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
 from shared.instance_types.interruption_rates import DEFAULT_RATE
@@ -132,13 +130,13 @@ def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost:
     cheapest = {o.offering_key for o in sorted(plan.overrides, key=expected_price)[:at_least]}
     limit = (1 + NARROW_WIDTH) * min(map(expected_price, plan.overrides))
     overrides = tuple(o for o in plan.overrides if expected_price(o) <= limit or o.offering_key in cheapest)
-    return replace(plan, overrides=overrides)
+    return with_fields(plan, overrides=overrides)
 
 
 def without_unavailable(plan: FleetPlan, unavailable: Collection[OfferingKey]) -> FleetPlan | None:
     """The plan without these offerings; None if none remains."""
     remaining = tuple(o for o in plan.overrides if o.offering_key not in unavailable)
-    return replace(plan, overrides=remaining) if remaining else None
+    return with_fields(plan, overrides=remaining) if remaining else None
 
 
 def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str, str]:

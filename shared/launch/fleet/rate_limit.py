@@ -8,7 +8,6 @@ function calls for a time that doubles with each throttling and is drawn at rand
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.base.aws import error_code
+from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,8 +39,7 @@ _CONFLICT = "ConditionalCheckFailedException"
 _MAX_CONFLICTS = 8
 
 
-@dataclass(frozen=True)
-class TokenBucket:
+class TokenBucket(Struct):
     """The calls left as of a moment (seconds since the epoch); below zero during a backoff.
 
     ``throttlings`` is how often EC2 throttled in a row, the last time at ``throttled_at``.
@@ -54,12 +53,12 @@ class TokenBucket:
     def refilled(self, now: float) -> TokenBucket:
         """The bucket at a later moment; a clock that runs behind changes nothing."""
         tokens = min(BURST, self.tokens + max(0.0, now - self.at) * REFILL)
-        return replace(self, tokens=tokens, at=max(now, self.at))
+        return with_fields(self, tokens=tokens, at=max(now, self.at))
 
     def take(self, now: float) -> TokenBucket | None:
         """The bucket with one call less, or None if it has none left."""
         refilled = self.refilled(now)
-        return replace(refilled, tokens=refilled.tokens - 1) if refilled.tokens >= 1 else None
+        return with_fields(refilled, tokens=refilled.tokens - 1) if refilled.tokens >= 1 else None
 
     def throttled(self, now: float, *, jitter: float) -> TokenBucket:
         """The bucket after EC2 throttled a call: empty for ``jitter`` (0 to 1) of a time that doubles each time."""
@@ -67,7 +66,7 @@ class TokenBucket:
         in_a_row = refilled.throttlings if now - refilled.throttled_at < _BACKOFF_RESET_SECONDS else 0
         backoff = jitter * min(MAX_BACKOFF, MIN_BACKOFF * 2 ** min(in_a_row, 16))
         tokens = min(refilled.tokens, 0.0) - backoff * REFILL
-        return replace(refilled, tokens=tokens, throttlings=in_a_row + 1, throttled_at=now)
+        return with_fields(refilled, tokens=tokens, throttlings=in_a_row + 1, throttled_at=now)
 
 
 class RateLimiter:

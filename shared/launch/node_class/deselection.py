@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,7 +46,7 @@ def keeping(ids: Collection[str], *, before: EC2NodeClassStatus, after: EC2NodeC
     """
     groups = [*after.security_groups, *(g for g in before.security_groups if g.id in ids)]
     reservations = [*after.capacity_reservations, *(r for r in before.capacity_reservations if r.id in ids)]
-    return replace(
+    return with_fields(
         after,
         subnets=[*after.subnets, *(s for s in before.subnets if s.id in ids)],
         security_groups=sorted(groups, key=lambda g: g.id),

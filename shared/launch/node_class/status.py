@@ -10,8 +10,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec.structs import replace
-
 from shared.ami_family.bootstrap import Bootstrap, UserDataError
 from shared.ami_family.families import family_of, render_user_data
 from shared.api.meta import condition, to_json, with_condition
@@ -28,7 +26,7 @@ from shared.api.nodeclass import (
     ResolvedSecurityGroup,
 )
 from shared.api.quantity import QuantityError
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware
 from shared.launch import launch_template
@@ -108,7 +106,7 @@ def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datet
         cache.pop(key, None)
         if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
-    return replace(lookups.selected, conditions=_conditions(node_class, lookups, now))
+    return with_fields(lookups.selected, conditions=_conditions(node_class, lookups, now))
 
 
 def _look_up_carefully(resolver: NodeClassResolver, node_class: EC2NodeClass, *, key: str, now: datetime) -> _Lookups:
@@ -131,7 +129,7 @@ def _look_up_carefully(resolver: NodeClassResolver, node_class: EC2NodeClass, *,
         for type_, (reason, message) in lookups.problems.items()
         if reason == UNAUTHORIZED or type_ not in _SELECTED or not _SELECTED[type_](selected)
     }
-    return replace(lookups, selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
+    return with_fields(lookups, selected=selected, problems=problems, is_confirmed=is_known and not unconfirmed)
 
 
 def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2NodeClass, now: datetime) -> _Lookups:

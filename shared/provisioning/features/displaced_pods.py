@@ -7,16 +7,14 @@ are soon deleted, with their NodeClaims.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
-from shared.api.meta import Struct
+from shared.api.meta import ApiStruct
 from shared.api.pods import is_daemon, waited
+from shared.base.struct import with_fields
 from shared.cluster import lease_record, listing, resources
 from shared.cluster.errors import ApiError
 from shared.provisioning.round import SETTLING_SECONDS, Feature
@@ -56,17 +54,17 @@ _EVICTING_COMPONENTS = frozenset({"kubelet", "node-controller", "taint-eviction-
 """Evictions by others, Tenon's own drains too, say nothing about a machine's room."""
 
 
-class _Related(Struct):
+class _Related(ApiStruct):
     kind: str = ""
     namespace: str = ""
     name: str = ""
 
 
-class _Source(Struct):
+class _Source(ApiStruct):
     component: str = ""
 
 
-class _Event(Struct):
+class _Event(ApiStruct):
     reason: str = ""
     source: _Source = _Source()
     related: _Related | None = None
@@ -77,8 +75,7 @@ class _Event(Struct):
         return self.reason in _EVICTED and self.source.component in _EVICTING_COMPONENTS
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisplacedPods(Feature):
+class DisplacedPods(Feature, kw_only=True):
     """The brake on launching the same machine again for pods that lost theirs; a first machine has none."""
 
     provisioning: Provisioning
@@ -93,14 +90,14 @@ class DisplacedPods(Feature):
         )
         if brake is None:
             return round_
-        return self.provisioning.decide(replace(round_, schedule=partial(_schedule_braked, round_.schedule, brake)))
+        return self.provisioning.decide(with_fields(round_, schedule=partial(_schedule_braked, round_.schedule, brake)))
 
 
 def _schedule_braked(
     schedule: Schedule, brake: Brake, snapshot: Snapshot, *, resolved_pools: ResolvedNodePools
 ) -> Decision:
     decision = schedule(with_fields(snapshot, pods=brake.snapshot.pods), resolved_pools=resolved_pools)
-    return replace(decision, pod_errors={**decision.pod_errors, **brake.refused})
+    return with_fields(decision, pod_errors={**decision.pod_errors, **brake.refused})
 
 
 def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster: str, logger: Logger) -> Brake | None:

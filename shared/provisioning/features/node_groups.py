@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from shared.base.struct import with_fields
 from shared.node_groups.scaling import read_node_groups
 from shared.node_groups.services import group_services
 from shared.provisioning.round import Feature
@@ -17,20 +15,19 @@ if TYPE_CHECKING:
     from shared.provisioning.round import Provisioning, Round
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScaledNodeGroups(Feature):
+class ScaledNodeGroups(Feature, kw_only=True):
     """The node groups of one round."""
 
     groups: NodeGroups
 
     def before(self, round_: Round) -> Round:
         """The round that decides for NodePools and groups together."""
-        return replace(round_, schedule=partial(self.groups.schedule, leaving=round_.leaving))
+        return with_fields(round_, schedule=partial(self.groups.schedule, leaving=round_.leaving))
 
     def write(self, round_: Round) -> Round:
         """Ask the groups for their part of the decision; the decision without it."""
         decision, scale_ups = self.groups.scale(round_.decision, now=round_.now)
-        return replace(round_, decision=decision, scale_ups=scale_ups)
+        return with_fields(round_, decision=decision, scale_ups=scale_ups)
 
 
 def node_groups(provisioning: Provisioning, round_: Round) -> ScaledNodeGroups | None:

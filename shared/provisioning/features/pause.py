@@ -5,14 +5,11 @@ All other pods wait, with the pause as the reason. Nodes that were launched befo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.pause import read_pause
+from shared.base.struct import with_fields
 from shared.provisioning.round import Feature
 from shared.scheduling.decision import Problem, UnschedulableReason
 from shared.scheduling.scheduler import schedule
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
-@dataclass(frozen=True, kw_only=True)
-class PausedProvisioning(Feature):
+class PausedProvisioning(Feature, kw_only=True):
     """One round while the cluster is paused: ``snapshot`` is what it decides from.
 
     ``forced`` are the pods that get new nodes nevertheless (namespace/name); the snapshot isn't paused then, and has
@@ -36,18 +32,18 @@ class PausedProvisioning(Feature):
     pause: Pause
     snapshot: Snapshot
     forced: frozenset[str] = frozenset()
-    waiting: Mapping[str, UnschedulableReason] = field(default_factory=dict)
+    waiting: Mapping[str, UnschedulableReason] = {}
 
     def before(self, round_: Round) -> Round:
         """The round from the snapshot that is left for it."""
-        return replace(round_, snapshot=self.snapshot, pause=self.pause)
+        return with_fields(round_, snapshot=self.snapshot, pause=self.pause)
 
     def after(self, round_: Round) -> Round:
         """The decision with the waiting pods, and with the pause as the reason where no NodePool was checked."""
         why = UnschedulableReason(message=f"unschedulable: {self.pause.message}")
         errors = {**round_.decision.pod_errors, **self.waiting}
         errors = {pod: error if error.criteria else why for pod, error in errors.items()}
-        return replace(round_, decision=replace(round_.decision, pod_errors=errors))
+        return with_fields(round_, decision=with_fields(round_.decision, pod_errors=errors))
 
     def write(self, round_: Round) -> Round:
         """Of the NodeClaims without an instance, those that forced pods need are launched.
@@ -64,7 +60,7 @@ class PausedProvisioning(Feature):
                 else names.NODEPOOL in c.metadata.labels and names.STANDBY not in c.metadata.annotations
             )
         )
-        return replace(round_, unlaunched=launched)
+        return with_fields(round_, unlaunched=launched)
 
 
 def paused_provisioning(provisioning: Provisioning, round_: Round) -> PausedProvisioning | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from shared.base.struct import with_fields
 from shared.provisioning.launching import unlaunched_claims
 from shared.provisioning.round import Feature
 from shared.standby import purchases
@@ -18,8 +15,7 @@ if TYPE_CHECKING:
     from shared.provisioning.round import Provisioning, Round
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standby(Feature):
+class Standby(Feature, kw_only=True):
     """The standby nodes of one round."""
 
     provisioning: Provisioning
@@ -27,19 +23,19 @@ class Standby(Feature):
 
     def before(self, round_: Round) -> Round:
         """The round without them."""
-        return replace(round_, snapshot=self.nodes.hidden)
+        return with_fields(round_, snapshot=self.nodes.hidden)
 
     def after(self, round_: Round) -> Round:
         """The round with standby nodes in place of new ones."""
         schedule = partial(round_.schedule, resolved_pools=round_.resolved_pools)
         types = round_.resolved_pools.launchable_types
-        return replace(round_, decision=self.nodes.use(round_.decision, round_.snapshot, schedule, types))
+        return with_fields(round_, decision=self.nodes.use(round_.decision, round_.snapshot, schedule, types))
 
     def write(self, round_: Round) -> Round:
         """Mark those that are used as starting; the provisioner buys missing ones, once in a run."""
         starting = self.nodes.mark_starting(round_.decision, decision_id=round_.decision_id, now=round_.now)
         snapshot = round_.snapshot
-        started = replace(
+        started = with_fields(
             round_,
             snapshot=with_fields(snapshot, node_claims=(*snapshot.node_claims, *starting)),
             unlaunched=(*round_.unlaunched, *unlaunched_claims(starting)),
@@ -52,11 +48,11 @@ class Standby(Feature):
         planned = purchases.reserve(self.provisioning.client, plan, cluster=cluster, now=round_.now)
         bought = self.provisioning.create_node_claims(
             planned,
-            replace(round_, snapshot=everything),
+            with_fields(round_, snapshot=everything),
             decision_id=f"{round_.decision_id}/standby",
             standby=True,
         )
-        return replace(started, created=(*started.created, *bought), missing_standbys=plan.problems)
+        return with_fields(started, created=(*started.created, *bought), missing_standbys=plan.problems)
 
 
 def standby(provisioning: Provisioning, round_: Round) -> Standby:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
+from shared.base.struct import with_fields
 from shared.disruption.disruption_queue import replaced_claims
 from shared.provisioning.nodeclaim_creation import one_on_trial
 from shared.provisioning.round import Feature
@@ -17,8 +14,7 @@ if TYPE_CHECKING:
     from shared.provisioning.round import Provisioning, Round
 
 
-@dataclass(frozen=True, kw_only=True)
-class StaticPools(Feature):
+class StaticPools(Feature, kw_only=True):
     """The NodePools with ``replicas`` of one round."""
 
     provisioning: Provisioning
@@ -34,10 +30,10 @@ class StaticPools(Feature):
         planned, missing = missing_replicas(snapshot, pools.instance_types, pools.not_ready, replaced)
         planned = one_on_trial(planned, snapshot.node_claims, pools)
         if not planned:
-            return replace(round_, missing_replicas=missing)
+            return with_fields(round_, missing_replicas=missing)
         round_.lease.check()
         replicas = self.provisioning.create_node_claims(planned, round_, decision_id=f"{round_.decision_id}/static")
-        return replace(
+        return with_fields(
             round_,
             snapshot=with_fields(snapshot, node_claims=(*snapshot.node_claims, *replicas)),
             created=replicas,

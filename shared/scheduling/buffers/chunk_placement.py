@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.pods import is_daemon, is_mirror
+from shared.base.struct import with_fields
 from shared.scheduling.buffers.chunks import chunk_pods
 from shared.scheduling.decision import Placement, UnschedulableReason
 from shared.scheduling.state.state_nodes import StateNode, StateNodes, with_pods
@@ -56,7 +55,7 @@ def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: S
 def _pods_first(state_nodes: StateNodes) -> StateNodes:
     """The nodes, initialized ones first, and of these the ones with workload pods."""
     nodes = sorted(state_nodes.nodes, key=lambda node: (not node.initialized, not _has_workload(node), node.name))
-    return replace(state_nodes, nodes=tuple(nodes), columns={}, masks={})
+    return with_fields(state_nodes, nodes=tuple(nodes), columns={}, masks={})
 
 
 def _has_workload(node: StateNode) -> bool:
@@ -87,7 +86,7 @@ def _combined(alone: Placement, together: Placement, chunks: Mapping[str, Pod]) 
 
 def _apart(claim: PlannedNodeClaim, chunks: Collection[str]) -> PlannedNodeClaim:
     """The NodeClaim with its chunks apart from its pods."""
-    return replace(
+    return with_fields(
         claim,
         pods=tuple(key for key in claim.pods if key not in chunks),
         chunks=tuple(key for key in claim.pods if key in chunks),

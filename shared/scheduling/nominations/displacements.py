@@ -12,18 +12,16 @@ the oldest is forgotten.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace as with_fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.meta import RawQuantities
 from shared.api.pods import controller, is_daemon, requests
 from shared.api.quantity import CPU, MEMORY, QuantityError, add, format_resources, parse_resources
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.nominations.planned_pods import closed_windows, initialized_for, is_planned, planned_pods
 
@@ -263,7 +261,7 @@ def _with_more_overhead(pod: Pod, machines: Iterable[LostMachine]) -> Pod:
         total = add(overhead, parse_resources(pod.spec.overhead))
     except QuantityError:
         return pod
-    return replace(pod, spec=replace(pod.spec, overhead={**format_resources(total)}))
+    return with_fields(pod, spec=with_fields(pod.spec, overhead={**format_resources(total)}))
 
 
 def _too_many_machines(machines: Mapping[str, LostMachine]) -> str:

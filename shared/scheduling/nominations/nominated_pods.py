@@ -20,12 +20,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.pods import requests
 from shared.api.quantity import QuantityError
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.nominations.planned_pods import (
     closed_windows,
     expired_nominations,
@@ -99,7 +98,7 @@ def _is_deferrable(pod: Pod, claim: NodeClaim, now: datetime) -> bool:
 
 def _less_nominated(state_nodes: StateNodes, nodes: Mapping[str, _NominatedNode]) -> StateNodes:
     updated = tuple(nodes[node.name].state_node() if node.name in nodes else node for node in state_nodes.nodes)
-    return replace(state_nodes, nodes=updated)
+    return with_fields(state_nodes, nodes=updated)
 
 
 def _nominated_in_status(
@@ -195,7 +194,7 @@ class _NominatedNode:
         """The node as other pods may use it."""
         ports = self.initial.ports.union(*(host_ports(pod.spec) for pod in self.pods))
         pods = (*self.initial.pods, *self.pods)
-        return replace(self.initial, available=self._available, pods=pods, ports=ports)
+        return with_fields(self.initial, available=self._available, pods=pods, ports=ports)
 
 
 def _defer(lost: Iterable[tuple[str, bytes, Resources]], coming: Iterable[_NominatedNode]) -> frozenset[str]:

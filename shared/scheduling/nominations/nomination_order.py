@@ -12,14 +12,12 @@ Pure: the state of the nodes and the pods in, the node of each pod out.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api.labels import HOSTNAME
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.decision import SchedulingPolicies
 from shared.scheduling.nominations.planned_pods import tried_version
 from shared.scheduling.rules.pod_affinity import Namespaces
@@ -91,7 +89,7 @@ class _Assignment:
                 snapshot, {*planned.values(), *(p.status.nominated_node_name for p in pods.values())}
             )
         state_nodes = build_state_nodes(snapshot, {}, frozenset())
-        state_nodes = replace(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
+        state_nodes = with_fields(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, storage))
         resources = {name for _, sizes in grouped.groups for sized in sizes for name in sized.requests} | {"pods"}
         launch_options = build_launch_options((), {}, daemons, {}, resources)
         self._checker = FeasibilityChecker(launch_options, state_nodes)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.containers import ResourceRequirements
 from shared.api.quantity import parse_quantity
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +39,7 @@ def container_defaults(limit_ranges: Iterable[LimitRange]) -> ResourceRequiremen
 
 def admitted(spec: PodSpec, defaults: ResourceRequirements) -> PodSpec:
     """The spec of a new pod, its containers' requests and limits completed by the defaults of its namespace."""
-    return replace(
+    return with_fields(
         spec,
         containers=[_completed(c, defaults) for c in spec.containers],
         init_containers=[_completed(c, defaults) for c in spec.init_containers],
@@ -53,7 +52,7 @@ def _completed(container: Container, defaults: ResourceRequirements) -> Containe
     resources = ResourceRequirements(
         requests={**defaults.requests, **stated.limits, **stated.requests}, limits={**defaults.limits, **stated.limits}
     )
-    return replace(container, resources=resources)
+    return with_fields(container, resources=resources)
 
 
 def _defaults_of(limit_range: LimitRange) -> ResourceRequirements:

@@ -14,14 +14,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api.kubernetes import PersistentVolumeClaimSpec
 from shared.api.labels import HOSTNAME, ZONE, normalize_key
 from shared.api.pods import claim_of, is_pending, is_terminal
 from shared.api.quantity import QuantityError, parse_quantity
 from shared.api.selectors import matches
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.node_affinity import readable_terms
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect, only
 
@@ -161,7 +159,7 @@ class Storage(Struct, eq=False, dict=True):
             raise VolumeError(f"PersistentVolumeClaim {key} has lost its PersistentVolume")
         if not claim.spec.volume_name:
             annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION, claim.spec.storage_class_name)
-            spec = replace(claim.spec, storage_class_name=annotated)
+            spec = with_fields(claim.spec, storage_class_name=annotated)
             topologies, mounted_volume = self._unbound(key, spec, ephemeral=ephemeral)
             if mounted_volume[0] != _NO_PROVISIONER:
                 topologies = self._on_selected_node(claim, key, topologies)

@@ -10,9 +10,8 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.requirements import intersect
 from shared.scheduling.solver.fit import Item
 from shared.scheduling.topology.domain_counts import NO_CAP, NO_DOMAIN
@@ -189,10 +188,10 @@ class DomainAssignment:
         if len(feasible) == 1:
             return cheapest
         nodes = np.logical_or.reduce([f.nodes for _, _, f in feasible])
-        launchable = {f.mask_key: replace(f, nodes=nodes) for _, _, f in reversed(by_cost) if f.launchable}
+        launchable = {f.mask_key: with_fields(f, nodes=nodes) for _, _, f in reversed(by_cost) if f.launchable}
         if len(launchable) > 1:
             group.launchable_alternatives[pins] = list(launchable.values())[::-1]
-        return replace(cheapest, nodes=nodes)
+        return with_fields(cheapest, nodes=nodes)
 
     # --- existing nodes before new nodes, size by size ---
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
+from shared.base.struct import with_fields
 from shared.scheduling.rules.requirements import conflicting_key, intersect
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.topology.domain_counts import DomainRules, HostRules
@@ -280,7 +280,7 @@ class HostAffinity:
         groups = list({id(m.group): m.group for m in members}.values())
         first = groups[0]
         alternatives, tolerations = _merged_alternatives(groups, keep_conflicting=True)
-        pod_group = replace(
+        pod_group = with_fields(
             first.pod_group,
             tolerations=tolerations,
             ports=frozenset().union(*(g.pod_group.ports for g in groups)),

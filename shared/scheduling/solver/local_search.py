@@ -10,8 +10,8 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
+from shared.base.struct import with_fields
 from shared.scheduling.solver.fit import Item, lots_of
 from shared.scheduling.solver.pending_groups import PendingGroup
 from shared.scheduling.solver.repacking import MIN_GAIN, PriceBound, Repacker
@@ -140,7 +140,7 @@ class LocalSearch:
         receivers = [b for b in remaining if not self._bins.needs_min_values(b.option)]
         if self._repacker.steps <= 0 or not receivers:
             return None
-        lots = lots_of([replace(item, pods=list(pods)) for item, pods in bin_.content], hosts=True)
+        lots = lots_of([with_fields(item, pods=list(pods)) for item, pods in bin_.content], hosts=True)
         self._repacker.steps -= len(lots) + 4
         before = [(b, b.content, b.used, b.offerings) for b in receivers]
         for receiver in receivers:
@@ -177,7 +177,7 @@ class LocalSearch:
     def _repack(self, chosen: Sequence[Bin]) -> list[Bin] | None:
         """New bins for the pods of these that cost less; None if there are none."""
         original = [item for b in chosen for item, _ in b.content]
-        items = [replace(item, pods=list(pods)) for b in chosen for item, pods in b.content]
+        items = [with_fields(item, pods=list(pods)) for b in chosen for item, pods in b.content]
         for bin_ in chosen:
             self._bins.limits.remove(bin_.option)
         best: tuple[Repacking, list[Lot], list[Item]] | None = None
@@ -259,7 +259,7 @@ def _variants(items: list[Item]) -> Iterator[list[Item]]:
         for n, mask in enumerate(masks):
             if mask != current:
                 yield [
-                    replace(item, feasibility=members[id(item)][n], pods=list(item.pods))
+                    with_fields(item, feasibility=members[id(item)][n], pods=list(item.pods))
                     if id(item) in members
                     else item
                     for item in items

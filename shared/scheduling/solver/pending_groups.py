@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api.labels import HOSTNAME
-from shared.base.struct import MutableStruct, Struct
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.scheduling.rules.requirements import Requirements, conflicting_key, intersect
 from shared.scheduling.topology.domain_counts import DomainRules, TopologySpread
 
@@ -93,24 +92,24 @@ def relax(group: PodGroup, preferences: Preferences, tried_alternative: int | No
     """
     untried = tuple(i for i in preferences.alternatives if i != tried_alternative)
     if untried and len(untried) < len(preferences.alternatives):
-        return replace(preferences, alternatives=untried)
+        return with_fields(preferences, alternatives=untried)
     relaxed = _drop_one(preferences, len(group.preferred_node_affinity))
     if relaxed is None:
         return None
-    return replace(relaxed, alternatives=tuple(range(len(group.alternatives))))
+    return with_fields(relaxed, alternatives=tuple(range(len(group.alternatives))))
 
 
 def _drop_one(preferences: Preferences, node_affinity_terms: int) -> Preferences | None:
     if preferences.affinity:
-        return replace(preferences, affinity=preferences.affinity[1:])
+        return with_fields(preferences, affinity=preferences.affinity[1:])
     if preferences.anti_affinity:
-        return replace(preferences, anti_affinity=preferences.anti_affinity[1:])
+        return with_fields(preferences, anti_affinity=preferences.anti_affinity[1:])
     if preferences.node_affinity < node_affinity_terms:
-        return replace(preferences, node_affinity=preferences.node_affinity + 1)
+        return with_fields(preferences, node_affinity=preferences.node_affinity + 1)
     if preferences.spread_constraints:
-        return replace(preferences, spread_constraints=preferences.spread_constraints[1:])
+        return with_fields(preferences, spread_constraints=preferences.spread_constraints[1:])
     if not preferences.tolerate_prefer_no_schedule:
-        return replace(preferences, tolerate_prefer_no_schedule=True)
+        return with_fields(preferences, tolerate_prefer_no_schedule=True)
     return None
 
 
@@ -207,7 +206,7 @@ class PendingGroups:
         if not wanted:
             return required
         limits = self._preferred_hosts().limits(wanted, required.match, [requests for requests, _ in sizes])
-        return replace(required, preferred=limits)
+        return with_fields(required, preferred=limits)
 
     def _preferred_hosts(self) -> PreferredHosts:
         if self._limits_by_preference is None:
@@ -260,8 +259,8 @@ class PendingGroups:
         while preferences.node_affinity < len(pods.preferred_node_affinity) and not self._is_feasible(
             pods, preferences
         ):
-            preferences = replace(preferences, node_affinity=preferences.node_affinity + 1)
-        preferences = replace(
+            preferences = with_fields(preferences, node_affinity=preferences.node_affinity + 1)
+        preferences = with_fields(
             preferences,
             affinity=tuple(t for t in preferences.affinity if self._selects_any_pod(t)),
             spread_constraints=tuple(
@@ -272,7 +271,7 @@ class PendingGroups:
             ),
         )
         if not self._is_feasible(pods, preferences):
-            preferences = replace(preferences, tolerate_prefer_no_schedule=True)
+            preferences = with_fields(preferences, tolerate_prefer_no_schedule=True)
         return preferences
 
     def _is_feasible(self, pods: PodGroup, preferences: Preferences) -> bool:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api.labels import ZONE
+from shared.base.struct import with_fields
 from shared.scheduling.solver.bins import release_sizes, reserve_sizes
 from shared.scheduling.solver.domain_assignment import DomainAssignment
 from shared.scheduling.solver.first_fit import FirstFit
@@ -152,7 +152,7 @@ def best_plan(
     if policies.preference_policy == "Ignore" or not any(group.has_preferences for group, _ in groups):
         return plan
     if plan.unscheduled and _leaves_feasible_pods_out(plan):
-        return _or_without_preferences(plan, lambda: planned(replace(policies, preference_policy="Ignore")))
+        return _or_without_preferences(plan, lambda: planned(with_fields(policies, preference_policy="Ignore")))
     if plan.pending_groups.shares_hosts and plan.pending_groups.pod_count <= _FEW_PODS:
         return _or_one_host_each(plan, lambda: planned(policies, one_host_each=True))
     return plan

@@ -19,7 +19,7 @@ from shared.api.kubernetes import Taint
 from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import DELETION_CANDIDATE, is_ephemeral, same_taint
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
@@ -142,7 +142,7 @@ def _with_volume_limits(node: StateNode, instance_types: Mapping[str, tuple[Inst
     of_type = next((t for t in instance_types.get(node.node_pool, ()) if t.name == name), None)
     if of_type is None or of_type.volumes is None:
         return node
-    return msgspec.structs.replace(node, volume_limits={EBS_DRIVER: of_type.volumes})
+    return with_fields(node, volume_limits={EBS_DRIVER: of_type.volumes})
 
 
 def _count(node: StateNode, usage: dict[str, Resources], node_counts: dict[str, int]) -> None:
@@ -231,7 +231,7 @@ class _PresentNodes:
             missing = max(0, amount - running_daemon_requests.get(resource, 0))
             if missing:
                 available[resource] = available.get(resource, 0) - missing
-        return msgspec.structs.replace(node, available=available, ports=frozenset(ports))
+        return with_fields(node, available=available, ports=frozenset(ports))
 
     def _requests_of(self, spec: PodSpec) -> tuple[Resources, frozenset[HostPort]]:
         """The requests and host ports of a running pod; one with invalid requests counts only as a pod."""
@@ -266,7 +266,7 @@ def with_pods(state_nodes: StateNodes, pods_by_node: Mapping[str, Sequence[Pod]]
         if not pods:
             return node
         requested = add(*(spec_requests(pod.spec) for pod in pods))
-        return msgspec.structs.replace(
+        return with_fields(
             node,
             available={**node.available, **{r: node.available.get(r, 0) - n for r, n in requested.items()}},
             pods=(*node.pods, *pods),
@@ -274,7 +274,7 @@ def with_pods(state_nodes: StateNodes, pods_by_node: Mapping[str, Sequence[Pod]]
         )
 
     # columns and masks are the same: no node's labels change
-    return msgspec.structs.replace(state_nodes, nodes=tuple(less(node) for node in state_nodes.nodes))
+    return with_fields(state_nodes, nodes=tuple(less(node) for node in state_nodes.nodes))
 
 
 def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, frozenset[MountedVolume]]:

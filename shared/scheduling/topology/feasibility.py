@@ -10,10 +10,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from shared.api.taints import EFFECTS, REPELLING, untolerated
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.host_ports import ports_conflict
 from shared.scheduling.rules.requirements import (
     ABSENT,
@@ -66,7 +65,7 @@ class Feasibility(Struct, eq=False, dict=True):
     @cached_property
     def without_host_rules(self) -> Feasibility:
         """The same for nodes whose pods have no rules about hosts."""
-        return replace(self, host=HostRules())
+        return with_fields(self, host=HostRules())
 
     @property
     def launchable(self) -> bool:

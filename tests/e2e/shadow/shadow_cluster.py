@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import boto3
-import msgspec
 
 from infra import assembly, function_sizes
 from infra.cluster.kubernetes import cluster_manifests
@@ -21,6 +20,7 @@ from local.kubernetes.objects import Obj, timestamp
 from local.world import catalog_cache
 from local.world.apply import apply_object
 from local.world.control_plane import EmbeddedControlPlane
+from shared.base.struct import with_fields
 from shared.instance_types import catalog_store
 from shared.shadow import record as records
 from shared.shadow import store as shadow_store
@@ -141,7 +141,7 @@ def catalog(now: datetime) -> InstanceTypeCatalog:
 def with_spot(base: InstanceTypeCatalog, factor: float) -> InstanceTypeCatalog:
     """The catalog with other spot prices."""
     spot = {name: {zone: price * factor for zone, price in zones.items()} for name, zones in base.spot.items()}
-    return msgspec.structs.replace(base, spot=spot)
+    return with_fields(base, spot=spot)
 
 
 class RecordedDay:

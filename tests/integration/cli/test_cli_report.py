@@ -22,6 +22,7 @@ from cli.report.recording import (
 )
 from cli.report.traffic import RecordedTraffic
 from cli.traffic.cross_zone import ServiceTraffic
+from shared.base.struct import with_fields
 from tests.integration.chromium import needs_chromium
 from tests.integration.cli.command import call
 
@@ -119,7 +120,7 @@ def test_interruptions_are_marked_on_the_lane_of_their_node(open_report: Callabl
     reclaimed = RecordedDecision(
         at=300.0, node=SPANS[0].name, outcome="taken", reason="Interrupted", why="EC2 reclaims it"
     )
-    tab = open_report(msgspec.structs.replace(RUN, decisions=[reclaimed]))
+    tab = open_report(with_fields(RUN, decisions=[reclaimed]))
     assert tab.get_by_text("Red: EC2 interrupts 1 node.").count() == 1
     marks = tab.locator("#timeline .row:not(.axis)").first.locator(".lane .mark")
     assert marks.get_attribute("style") == "left: 50%;"
@@ -132,7 +133,7 @@ def test_interruptions_are_marked_on_the_lane_of_their_node(open_report: Callabl
 def test_nothing_is_cut_at_the_width_of_a_phone(
     open_report: Callable[..., Page], width: int, traffic: RecordedTraffic | None
 ) -> None:
-    recording = msgspec.structs.replace(RUN, traffic=traffic)
+    recording = with_fields(RUN, traffic=traffic)
     tab = open_report(recording, viewport={"width": width, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     cut = """[...document.querySelectorAll('.scroll td, .tile b, .bar i')]

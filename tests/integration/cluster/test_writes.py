@@ -13,6 +13,7 @@ from shared.api.kubernetes import Node, Taint
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
 from shared.api.nodepool import NodePool, NodePoolStatus
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 
@@ -46,7 +47,7 @@ def counted(server: Server, method: str) -> list[Request]:
 
 def labelled(claim: NodeClaim) -> NodeClaim:
     labels = {**claim.metadata.labels, "ours": "yes"}
-    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, labels=labels))
+    return with_fields(claim, metadata=with_fields(claim.metadata, labels=labels))
 
 
 def test_creating_a_claim_twice_creates_one(client: Client) -> None:
@@ -111,8 +112,8 @@ def test_a_field_that_is_reset_to_its_default_is_removed(client: Client) -> None
     assert Taint(key="a", effect="NoSchedule") in stored.spec.taints
 
     def freed(current: Node) -> Node:
-        spec = msgspec.structs.replace(current.spec, taints=[], unschedulable=False)
-        return msgspec.structs.replace(current, spec=spec)
+        spec = with_fields(current.spec, taints=[], unschedulable=False)
+        return with_fields(current, spec=spec)
 
     after = writes.update(client, resources.NODES, stored, freed)
     assert after.spec.taints == []
@@ -158,7 +159,7 @@ def test_the_status_of_a_converted_pool_is_written_to_the_object_it_came_from(cl
     pool = NodePool(metadata=metadata, api_version="karpenter.sh/v1alpha5", kind="Provisioner")
 
     def counted_nodes(current: NodePool) -> NodePool:
-        return msgspec.structs.replace(current, status=NodePoolStatus(nodes=3))
+        return with_fields(current, status=NodePoolStatus(nodes=3))
 
     client.patch(resources.PROVISIONERS.path("old"), {"metadata": {"labels": {"edited": "meanwhile"}}})
     after = writes.update_status(client, resources.PROVISIONERS, pool, counted_nodes)

@@ -9,7 +9,6 @@ from threading import RLock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
@@ -28,6 +27,7 @@ from shared.api.nodeclass import (
     SubnetSelectorTerm,
 )
 from shared.base import aws, runtime
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.instance_type import InstanceType, Offering
@@ -185,7 +185,7 @@ class Account:
     def status(
         self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes", now: datetime = NOW
     ) -> EC2NodeClassStatus:
-        cluster = msgspec.structs.replace(CLUSTER, version=version)
+        cluster = with_fields(CLUSTER, version=version)
         resolver = NodeClassResolver(
             clients=aws, runtime=runtime.current(), cluster=cluster, default_instance_profile=profile
         )
@@ -201,7 +201,7 @@ class Account:
 
     def ready(self, **spec: Any) -> EC2NodeClass:
         node_class = self.node_class(**spec)
-        return msgspec.structs.replace(node_class, status=self.status(node_class))
+        return with_fields(node_class, status=self.status(node_class))
 
     def launch(
         self,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from shared.api.meta import is_true
 from shared.base import aws
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClassStatus
@@ -44,7 +44,7 @@ class LeftOut:
 
 def at_minute(account: Account, node_class: Any, status: EC2NodeClassStatus, minute: int) -> EC2NodeClassStatus:
     """The status that a look at this minute gives a class with such a status."""
-    resolved = msgspec.structs.replace(node_class, status=status)
+    resolved = with_fields(node_class, status=status)
     looked_at = NOW + timedelta(minutes=minute)
     return account.status(resolved, now=looked_at)  # type: ignore[no-any-return]  # the fixture's
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from shared.api import labels
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaimStatus, ResourceRequests
 from shared.base import aws
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.launch.instances import list_by_cluster, terminate
 
@@ -206,7 +205,8 @@ def test_without_any_spot_capacity_the_claims_are_launched_on_demand_at_once(acc
     replayed = account.launch(claims, types)
     assert [r.instance_id for r in replayed] == [r.instance_id for r in results]
     known = [
-        replace(t, offerings=tuple(replace(o, available=o.capacity_type != "spot") for o in t.offerings)) for t in types
+        with_fields(t, offerings=tuple(with_fields(o, available=o.capacity_type != "spot") for o in t.offerings))
+        for t in types
     ]
     assert [r.instance_id for r in account.launch(claims, known)] == [r.instance_id for r in results]
     assert len(account.running()) == 3
@@ -306,11 +306,14 @@ def test_a_repeated_launch_finds_its_spot_instances_even_if_it_would_launch_on_d
     before = account.launch(claims, types)
     account.restart()
     no_spot = tuple(
-        replace(t, offerings=tuple(replace(o, available=o.capacity_type != "spot") for o in t.offerings)) for t in types
+        with_fields(t, offerings=tuple(with_fields(o, available=o.capacity_type != "spot") for o in t.offerings))
+        for t in types
     )
     after = account.launch(claims, no_spot)
     assert [r.instance_id for r in after] == [r.instance_id for r in before]
-    nothing = tuple(replace(t, offerings=tuple(replace(o, available=False) for o in t.offerings)) for t in types)
+    nothing = tuple(
+        with_fields(t, offerings=tuple(with_fields(o, available=False) for o in t.offerings)) for t in types
+    )
     assert [r.instance_id for r in account.launch(claims, nothing)] == [r.instance_id for r in before]
     assert len(account.running()) == 2
 
@@ -325,7 +328,7 @@ def test_a_claim_whose_class_was_corrected_is_launched_although_its_token_failed
     assert failed.kind == "configuration"
     account.fleets.room = None
     conditions = [Condition(type="Launched", status="False", reason=failed.reason)]
-    failed = msgspec.structs.replace(claim, status=NodeClaimStatus(conditions=conditions))
+    failed = with_fields(claim, status=NodeClaimStatus(conditions=conditions))
     assert isinstance(account.launch([failed], types)[0], LaunchedInstance)
 
 
@@ -368,9 +371,9 @@ def test_a_request_that_botocore_refuses_is_reported_as_a_bug_and_not_retried(ac
 def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     efa = {"vpc.amazonaws.com__efa": 2}
     claim = account.claim("ml")
-    efa_claim = msgspec.structs.replace(
+    efa_claim = with_fields(
         claim,
-        spec=msgspec.structs.replace(claim.spec, resources=ResourceRequests(requests={"vpc.amazonaws.com/efa": 1})),
+        spec=with_fields(claim.spec, resources=ResourceRequests(requests={"vpc.amazonaws.com/efa": 1})),
     )
     account.launch([efa_claim], [account.instance_type("c7i.48xlarge", on_demand=8.5, **efa)])
     data = account.template_data()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.spot import SpotOptions
 from shared.base import aws
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.interruption_rates import rate
 
@@ -30,8 +29,8 @@ A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"
 
 def by_zone(instance_type: InstanceType, prices: dict[str, float]) -> InstanceType:
     """The type with another spot price in each zone."""
-    offerings = tuple(replace(o, price=prices[o.zone]) for o in instance_type.offerings)
-    return replace(instance_type, offerings=offerings)
+    offerings = tuple(with_fields(o, price=prices[o.zone]) for o in instance_type.offerings)
+    return with_fields(instance_type, offerings=offerings)
 
 
 @pytest.fixture
@@ -58,10 +57,10 @@ def test_a_pool_with_interruptions_is_left_out_when_they_cost_more_than_it_saves
 def test_min_values_and_replacements_keep_every_pool(account: Account, types: Types) -> None:
     distinct = account.claim("distinct", SPOT, group="one")
     two_types = NodeSelectorRequirement(key=labels.INSTANCE_TYPE, operator="Exists", values=[], min_values=2)
-    spec = msgspec.structs.replace(distinct.spec, requirements=[*distinct.spec.requirements, two_types])
+    spec = with_fields(distinct.spec, requirements=[*distinct.spec.requirements, two_types])
     replacement = account.claim("replacement", SPOT, group="two")
     replacement.metadata.annotations[labels.REPLACES] = "decision"
-    for claim in (msgspec.structs.replace(distinct, spec=spec), replacement):
+    for claim in (with_fields(distinct, spec=spec), replacement):
         account.launch([claim], types)
         assert len(account.offered()) == 6
 

@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 import pytest
 from botocore.exceptions import ClientError
 
@@ -21,6 +20,7 @@ from shared.api.nodeclass import (
     SubnetSelectorTerm,
 )
 from shared.base import aws, runtime
+from shared.base.struct import with_fields
 
 Account = Any
 """The fixture's class: tests can't import from conftest."""
@@ -171,14 +171,14 @@ def test_a_corrected_class_is_ready_at_once_and_keeps_its_other_transition_times
     bad = account.node_class(subnet_selector_terms=[SubnetSelectorTerm(tags={"team": "x"})])
     status = account.status(bad)
     aws.ec2().create_tags(Resources=[account.subnets["us-east-1a"]], Tags=[{"Key": "team", "Value": "x"}])
-    after = account.status(msgspec.structs.replace(bad, status=status))
+    after = account.status(with_fields(bad, status=status))
     assert is_true(after.conditions, "Ready")
     assert [s.zone for s in after.subnets] == ["us-east-1a"]
     assert condition(after.conditions, "AMIsReady") == condition(status.conditions, "AMIsReady")
 
 
 def test_lookups_are_cached_for_five_minutes_once_they_are_confirmed(account: Account) -> None:
-    known = msgspec.structs.replace(account.node_class(), status=account.status(account.node_class(), now=NOW))
+    known = with_fields(account.node_class(), status=account.status(account.node_class(), now=NOW))
     calls: list[str] = []
     aws.ec2().meta.events.register("before-call", lambda model, **_: calls.append(model.name))
     account.status(known, now=NOW)
@@ -266,15 +266,15 @@ def test_a_class_that_was_resolved_stays_ready_while_iam_is_out_of_reach(
 ) -> None:
     aws.iam().create_role(RoleName="nodes", AssumeRolePolicyDocument=json.dumps({}), Path="/")
     node_class = account.node_class(role="nodes")
-    resolved = msgspec.structs.replace(node_class, status=account.status(node_class))
+    resolved = with_fields(node_class, status=account.status(node_class))
     monkeypatch.setenv("AWS_ENDPOINT_URL_IAM", "http://127.0.0.1:1")
     runtime.current().cache.pop("nodeclass:status")
     runtime.current().cache.pop("aws:iam")
     status = account.status(resolved)
     assert is_true(status.conditions, "Ready")
     assert status.instance_profile == resolved.status.instance_profile
-    changed = msgspec.structs.replace(
-        resolved, metadata=msgspec.structs.replace(resolved.metadata, generation=resolved.metadata.generation + 1)
+    changed = with_fields(
+        resolved, metadata=with_fields(resolved.metadata, generation=resolved.metadata.generation + 1)
     )
     runtime.current().cache.pop("nodeclass:status", None)
     assert not is_true(account.status(changed).conditions, "Ready")

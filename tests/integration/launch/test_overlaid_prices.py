@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from shared.api import labels
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.overlays import apply_overlays
 from tests.unit.instance_types.node_overlays import overlay
@@ -82,4 +82,4 @@ def test_extended_resources_of_an_overlay_are_on_the_claim_before_there_is_a_nod
     (result,) = account.launch([account.claim("web", ON_DEMAND)], overlaid)
     assert isinstance(result, LaunchedInstance)
     assert result.capacity["example.com/device"] == result.allocatable["example.com/device"] == 4
-    assert replace(overlaid[0], capacity=types[0].capacity) == types[0]
+    assert with_fields(overlaid[0], capacity=types[0].capacity) == types[0]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from shared.base import aws, runtime
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
 from shared.launch.fleet.launch import RATE_LIMIT_WAIT_TIMEOUT
@@ -96,7 +96,7 @@ def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_thro
     clock = ClockOfEachThread(runtime.current().now())
     node_class, types = account.ready(), [account.instance_type("m5.large", spot=0.03)]
     claims = [account.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
-    with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
+    with runtime.using(with_fields(runtime.current(), now=clock.now, sleep=clock.sleep)):
         rate_limiter = RateLimiter(aws.dynamodb(), table)
         results = account.launch(claims, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
     launched = [r for r in results if isinstance(r, LaunchedInstance)]
@@ -112,7 +112,7 @@ def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_th
     claims = [account.claim(f"web-{i}", group=f"group-{i % 20}") for i in range(100)]
     start = clock.now()
     done: dict[str, str] = {}
-    with runtime.using(replace(runtime.current(), now=clock.now, sleep=clock.sleep)):
+    with runtime.using(with_fields(runtime.current(), now=clock.now, sleep=clock.sleep)):
         rate_limiter = RateLimiter(aws.dynamodb(), table)
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]

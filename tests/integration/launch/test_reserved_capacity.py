@@ -5,13 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from shared.api import labels
 from shared.api.meta import condition
 from shared.api.nodeclass import CapacityReservationSelectorTerm
 from shared.base import aws
+from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import build_instance_types
@@ -90,13 +90,11 @@ def test_a_reserved_instance_is_launched_into_its_reservation(reserved: Account)
 def test_an_interruptible_reservation_is_launched_as_such_and_after_the_rest(reserved: Account) -> None:
     node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
     (usual,) = node_class.status.capacity_reservations
-    interruptible = msgspec.structs.replace(
-        usual, id="cr-interruptible", availability_zone="us-east-1a", interruptible=True
-    )
+    interruptible = with_fields(usual, id="cr-interruptible", availability_zone="us-east-1a", interruptible=True)
 
     def first_request(*reservations: Any) -> dict[str, Any]:
-        status = msgspec.structs.replace(node_class.status, capacity_reservations=list(reservations))
-        selected = msgspec.structs.replace(node_class, status=status)
+        status = with_fields(node_class.status, capacity_reservations=list(reservations))
+        selected = with_fields(node_class, status=status)
         types = build_instance_types(raw(reserved), selected, None, zones=reserved.subnets, unavailable=())
         before = len(reserved.fleets.requests)
         claim = reserved.claim(f"web-{len(reservations)}", group=reservations[0].id)
@@ -134,10 +132,10 @@ def test_on_demand_leaves_the_reservation_to_claims_that_are_planned_for_it(rese
 def test_a_full_reservation_is_not_available(reserved: Account) -> None:
     node_class = reserved.ready(capacity_reservation_selector_terms=[CapacityReservationSelectorTerm(id=ID)])
     (reservation,) = node_class.status.capacity_reservations
-    status = msgspec.structs.replace(
-        node_class.status, capacity_reservations=[msgspec.structs.replace(reservation, available_instance_count=0)]
+    status = with_fields(
+        node_class.status, capacity_reservations=[with_fields(reservation, available_instance_count=0)]
     )
-    full = msgspec.structs.replace(node_class, status=status)
+    full = with_fields(node_class, status=status)
     types = build_instance_types(raw(reserved), full, None, zones=reserved.subnets, unavailable=())
     assert [o.available for o in types[0].offerings if o.capacity_type == labels.RESERVED] == [False]
 

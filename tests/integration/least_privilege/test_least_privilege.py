@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import boto3
@@ -11,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from local.aws import iam_actions, iam_policies
 from local.aws.iam_enforcement import credentials
+from shared.base.struct import with_fields
 from tests.integration.least_privilege.calls import ALL, CALLS, Call
 from tests.integration.least_privilege.conftest import OWNED, tag_list
 from tests.integration.least_privilege.unused_actions import UNUSED_ACTIONS, IAMRequest
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def requests_of(call: Call, targets: Targets) -> list[Request]:
-    at = dataclasses.replace(targets.cloud.enforcement.context, region=call.region)
+    at = with_fields(targets.cloud.enforcement.context, region=call.region)
     with targets.cloud.lock:
         return iam_actions.requests(call.service, call.operation, call.params(targets), at)
 
@@ -63,15 +63,15 @@ EQUIVALENT_WHEN_WIDENED = {
 
 def widened(statement: Statement) -> Iterator[tuple[str, Statement]]:
     """The statement with each of its parts widened."""
-    yield "action", dataclasses.replace(statement, actions=("*",))
+    yield "action", with_fields(statement, actions=("*",))
     if statement.resources != ("*",):
-        yield "resource", dataclasses.replace(statement, resources=("*",))
+        yield "resource", with_fields(statement, resources=("*",))
     for operator, keys in statement.conditions.items():
         for key in keys:
             left = {name: values for name, values in keys.items() if name != key}
             yield (
                 f"condition {key}",
-                dataclasses.replace(statement, conditions={**statement.conditions, operator: left}),
+                with_fields(statement, conditions={**statement.conditions, operator: left}),
             )
 
 

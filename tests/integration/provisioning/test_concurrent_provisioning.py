@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import msgspec
 import pytest
 import yaml
 from aws_lambda_powertools import Logger
@@ -26,6 +25,7 @@ from local.world.kubernetes_faults import kubernetes_client_crashes
 from shared.api import labels as names
 from shared.base import runtime
 from shared.base.settings import ProvisioningSettings
+from shared.base.struct import with_fields
 from shared.cluster.client import Client
 from shared.cluster.connect import ClusterInfo, configuration
 from shared.cluster.lease import LeaseHeldError, LeaseLostError
@@ -197,7 +197,7 @@ def concurrent_runs() -> Iterator[ConcurrentRuns]:
             BillingMode="PAY_PER_REQUEST",
         )
         boto3.client("iam").create_instance_profile(InstanceProfileName="nodes")
-        few = msgspec.structs.replace(raw, hardware=tuple(s for s in raw.hardware if s.name in SHAPES))
+        few = with_fields(raw, hardware=tuple(s for s in raw.hardware if s.name in SHAPES))
         with runtime.using(runtime.Runtime(environ={})):
             catalog_store.save(boto3.client("s3"), SETTINGS.catalog_bucket, few)
         for kind in cluster_manifests.kinds():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from local.real.control_plane import ControlPlane
 from local.real.recording import RecordedWatch
 from local.real.request_log import RequestLog
 from shared.api import crds
+from shared.base.struct import with_fields
 from tests.real.differential.random_custom_objects import CUSTOM_KINDS, WIDGETS
 from tests.real.differential.random_objects import BUILT_IN_KINDS, NAMESPACE, POD
 from tests.real.differential.random_requests import RandomRequest, RandomRequests
@@ -49,7 +49,7 @@ def recorded(seeds: Iterable[int], requests_each: int) -> Recording:
                     requests.observe(request, session.send(request))
             watches = session.watches()
             recording = control_plane.recording(log.bodies)
-            return dataclasses.replace(recording, watches=watches)
+            return with_fields(recording, watches=watches)
         finally:
             client.close()
             transport.pool_manager.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
@@ -25,6 +24,7 @@ from shared.api.standby import (
     was_standby,
     with_annotations,
 )
+from shared.base.struct import with_fields
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -46,7 +46,7 @@ def test_the_templates_annotation_counts_unless_the_nodepool_has_its_own() -> No
     template = NodeClaimTemplate(metadata=TemplateMetadata(annotations={names.STANDBY: "3"}))
     of_template = NodePool(metadata=ObjectMeta(name="p"), spec=NodePoolSpec(template=template))
     assert wanted_standbys(of_template).count == 3
-    own = replace(of_template, metadata=ObjectMeta(name="p", annotations={names.STANDBY: "1"}))
+    own = with_fields(of_template, metadata=ObjectMeta(name="p", annotations={names.STANDBY: "1"}))
     assert wanted_standbys(own).count == 1
 
 

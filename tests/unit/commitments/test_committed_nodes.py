@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace as with_fields
 
 from bench import consolidation as sample
 from shared.api import labels as names
 from shared.api.kubernetes import TopologySpreadConstraint
 from shared.api.meta import LabelSelector
+from shared.base.struct import with_fields
 from shared.commitments.balance import Balance
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 from shared.disruption import consolidation
@@ -36,8 +35,8 @@ SPOT_SHARE = 0.35
 
 
 def with_spot(instance_type: InstanceType) -> InstanceType:
-    spot = [replace(o, capacity_type=names.SPOT, price=o.price * SPOT_SHARE) for o in instance_type.offerings]
-    return replace(instance_type, offerings=(*instance_type.offerings, *spot))
+    spot = [with_fields(o, capacity_type=names.SPOT, price=o.price * SPOT_SHARE) for o in instance_type.offerings]
+    return with_fields(instance_type, offerings=(*instance_type.offerings, *spot))
 
 
 TYPES = tuple(with_spot(t) for t in sample.instance_types())

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from shared.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.quantity import format_resources
+from shared.base.struct import with_fields
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState
 from shared.instance_types.instance_type import InstanceType, Offering
@@ -179,7 +180,7 @@ class Cluster:
         )
 
     def state(self, *, later: timedelta = timedelta(0), nominated: frozenset[str] = frozenset()) -> DisruptionState:
-        snapshot = replace(self.snapshot, taken_at=NOW + later)
+        snapshot = with_fields(self.snapshot, taken_at=NOW + later)
         return DisruptionState(
             snapshot=snapshot,
             now=NOW + later,

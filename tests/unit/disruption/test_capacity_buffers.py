@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from shared.api.capacity_buffer import CapacityBuffer, StoredPodTemplate
 from shared.api.nodeclaim import NodeClaimSpec
+from shared.base.struct import with_fields
 from shared.disruption import consolidation, emptiness, expiration
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidates import all_candidates
@@ -38,7 +39,7 @@ class BufferedCluster:
 
     def state(self, *buffers: BufferObjects, later: timedelta = timedelta(0)) -> DisruptionState:
         state: DisruptionState = self.cluster.state(later=later)
-        state = replace(state, snapshot=replace(state.snapshot, capacity_buffers=buffers))
+        state = with_fields(state, snapshot=with_fields(state.snapshot, capacity_buffers=buffers))
         return with_chunks(state, schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes))
 
 
@@ -79,7 +80,7 @@ def test_a_simulation_without_the_node_launches_for_its_chunks(buffered: Buffere
 
 def test_a_node_is_kept_if_its_chunks_fit_nowhere_else(buffered: BufferedCluster) -> None:
     buffered.cluster.node("a", 4, age=timedelta(hours=8))
-    state = replace(buffered.state(buffer(3)), instance_types={"default": ()})
+    state = with_fields(buffered.state(buffer(3)), instance_types={"default": ()})
     (candidate,) = all_candidates(state)
     simulation = simulate_scheduling(state, [candidate])
     assert not simulation.all_scheduled

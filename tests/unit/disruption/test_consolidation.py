@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.containers import ContainerStatus, ResourceRequirements
@@ -14,6 +13,7 @@ from shared.api.kubernetes import RESIZE_PENDING, Taint
 from shared.api.meta import Condition
 from shared.api.nodepool import Budget
 from shared.api.pod_references import PodResourceClaim
+from shared.base.struct import with_fields
 from shared.disruption.candidates import PODS_WITHOUT_CONTROLLER
 from shared.disruption.consolidation import due_candidates, find_candidates, search, validate
 from shared.instance_types.spot_risk import spot_risk
@@ -74,19 +74,19 @@ def test_the_room_that_a_deferred_resize_waits_for_is_not_given_to_moved_pods(cl
     for i in range(6):
         cluster.pod(f"f{i}", "full")
     grown = cluster.pods[0]
-    container = replace(
+    container = with_fields(
         grown.spec.containers[0], name="c", resources=ResourceRequirements(requests={"cpu": "3", "memory": "1Gi"})
     )
     had = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"}))
     pending = Condition(type=RESIZE_PENDING, status="True", reason="Deferred")
-    status = replace(grown.status, conditions=[pending], container_statuses=[had])
-    cluster.pods[0] = replace(grown, spec=replace(grown.spec, containers=[container]), status=status)
+    status = with_fields(grown.status, conditions=[pending], container_statuses=[had])
+    cluster.pods[0] = with_fields(grown, spec=with_fields(grown.spec, containers=[container]), status=status)
     cluster.node("small", 2)
     cluster.pod("s", "small")
     command = search_once(cluster).command
     assert command is None or command.replacements
-    accepted = replace(status, conditions=[replace(pending, reason="Infeasible")])
-    cluster.pods[0] = replace(grown, spec=replace(grown.spec, containers=[container]), status=accepted)
+    accepted = with_fields(status, conditions=[with_fields(pending, reason="Infeasible")])
+    cluster.pods[0] = with_fields(grown, spec=with_fields(grown.spec, containers=[container]), status=accepted)
     assert best_command(cluster).replacements == ()
 
 
@@ -174,7 +174,7 @@ def test_a_pod_without_a_controller_blocks_its_node_only_where_the_pool_says_so(
     cluster.pod("c", "orphan", 100, owned=False)
     assert "orphan" in best_command(cluster).nodes
     annotations = {PODS_WITHOUT_CONTROLLER: "block"}
-    cluster.pool = replace(cluster.pool, metadata=replace(cluster.pool.metadata, annotations=annotations))
+    cluster.pool = with_fields(cluster.pool, metadata=with_fields(cluster.pool.metadata, annotations=annotations))
     result = search_once(cluster)
     assert {r.node: r.message for r in result.blocked} == {"orphan": "pod default/c has no controller to recreate it"}
     assert result.command is None or "orphan" not in result.command.nodes

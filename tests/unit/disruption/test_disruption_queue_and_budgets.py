@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import with_condition
 from shared.api.nodepool import Budget
 from shared.api.validation.nodepool import validate_node_pool
+from shared.base.struct import with_fields
 from shared.disruption import budgets, disruption_cost, disruption_queue
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.candidates import initialized_nodes
@@ -35,7 +35,7 @@ def starting(claim: NodeClaim) -> NodeClaim:
     conditions = with_condition(
         claim.status.conditions, nodeclaim.INITIALIZED, status=None, reason="NodeNotReady", now=NOW
     )
-    return replace(claim, status=replace(claim.status, conditions=conditions))
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
 def test_a_claim_is_deleted_when_all_replacements_are_initialized(cluster: Cluster) -> None:
@@ -81,8 +81,8 @@ def test_interrupted_and_unreadable_commands_are_rolled_back(cluster: Cluster) -
     cluster.node("old", 1)
     marked(cluster)
     assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
-    metadata = replace(cluster.claims[0].metadata, annotations={disruption_queue.QUEUE_ANNOTATION: "{"})
-    cluster.claims[0] = replace(cluster.claims[0], metadata=metadata)
+    metadata = with_fields(cluster.claims[0].metadata, annotations={disruption_queue.QUEUE_ANNOTATION: "{"})
+    cluster.claims[0] = with_fields(cluster.claims[0], metadata=metadata)
     assert len(disruption_queue.queue_status(cluster.claims, now=NOW).rollbacks) == 1
 
 

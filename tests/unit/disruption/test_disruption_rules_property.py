@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.kubernetes import Affinity, PodAffinity, PodAffinityTerm
@@ -19,6 +18,7 @@ from shared.api.meta import LabelSelector
 from shared.api.nodeclaim import NodeClaimSpec
 from shared.api.nodepool import Budget
 from shared.api.quantity import parse_quantity
+from shared.base.struct import with_fields
 from shared.disruption import emptiness
 from shared.disruption.command import EMPTY, UNDERUTILIZED
 from shared.disruption.methods import METHODS
@@ -104,7 +104,7 @@ def add_pod(cluster: Cluster, name: str, node: str, request: int, constraint: st
     if constraint == "alone":
         pod = cluster.pods[-1]
         labels = {**pod.metadata.labels, "app": "alone"}
-        cluster.pods[-1] = replace(pod, metadata=replace(pod.metadata, labels=labels))
+        cluster.pods[-1] = with_fields(pod, metadata=with_fields(pod.metadata, labels=labels))
 
 
 def compute_all(cluster: Cluster, methods: Sequence[Method]) -> list[Command]:
@@ -175,7 +175,7 @@ def test_no_decision_breaks_a_rule(
     cluster = make()
     cluster.disruption(budgets=[Budget(nodes=budget)])
     if limit:
-        cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, limits={"cpu": str(limit)}))
+        cluster.pool = with_fields(cluster.pool, spec=with_fields(cluster.pool.spec, limits={"cpu": str(limit)}))
     cluster.pod_budget(evictable)
     build(cluster, given_nodes)
     commands = compute_all(cluster, METHODS[first:])

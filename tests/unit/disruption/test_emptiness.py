@@ -3,14 +3,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.base.struct import with_fields
 from shared.disruption.budgets import BudgetTracker
 from shared.disruption.disruption_state import DisruptionState, workload_pods
 from shared.disruption.emptiness import compute, empty_condition_changes, validate, with_empty_condition
@@ -194,6 +193,6 @@ def replace_claim(snapshot: Snapshot, new: NodeClaim) -> Snapshot:
     return Snapshot(
         taken_at=snapshot.taken_at,
         node_pools=snapshot.node_pools,
-        node_claims=(replace(new),),
+        node_claims=(with_fields(new),),
         nodes=snapshot.nodes,
     )

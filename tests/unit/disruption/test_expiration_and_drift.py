@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
@@ -12,6 +11,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.nodeclaim import NodeClaimSpec, NodeClaimStatus
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassStatus, ResolvedAMI, ResolvedSecurityGroup, ResolvedSubnet
 from shared.api.nodepool import Budget, NodeClaimTemplate, TemplateMetadata, TemplateSpec
+from shared.base.struct import with_fields
 from shared.cloud_provider import InstanceNetwork
 from shared.disruption import drift, expiration
 from shared.launch.drift import node_class_drift
@@ -74,7 +74,7 @@ def test_a_node_that_waits_for_a_machine_that_never_joined_says_so(cluster: Clus
     cluster.pod("p", "old")
     cluster.node("late", 1, age=HOUR)
     cluster.nodes.pop()
-    cluster.claims[-1] = replace(cluster.claims[-1], status=NodeClaimStatus(provider_id="aws:///a/i-late"))
+    cluster.claims[-1] = with_fields(cluster.claims[-1], status=NodeClaimStatus(provider_id="aws:///a/i-late"))
     result = expired(cluster)
     assert result.commands == ()
     assert [b.message for b in result.blocked] == [
@@ -99,12 +99,12 @@ def test_nodes_whose_pods_cannot_be_scheduled_elsewhere_stay(cluster: Cluster) -
 
 def stamped(cluster: Cluster, version: str) -> None:
     annotations = {names.NODEPOOL_HASH: hash_node_pool(cluster.pool), names.NODEPOOL_HASH_VERSION: version}
-    cluster.claims = [replace(c, metadata=replace(c.metadata, annotations=annotations)) for c in cluster.claims]
+    cluster.claims = [with_fields(c, metadata=with_fields(c.metadata, annotations=annotations)) for c in cluster.claims]
 
 
 def changed(cluster: Cluster, **spec: object) -> None:
     template = NodeClaimTemplate(metadata=TemplateMetadata(labels={"team": "x"}), spec=TemplateSpec(**spec))  # type: ignore[arg-type]  # fields of the struct
-    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, template=template))
+    cluster.pool = with_fields(cluster.pool, spec=with_fields(cluster.pool.spec, template=template))
 
 
 @pytest.mark.parametrize(("version", "drifted"), [(NODEPOOL_HASH_VERSION, True), ("v2", False)])
@@ -130,7 +130,7 @@ def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Clust
 def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
     cluster.node("n", 1)
     (claim,) = cluster.claims
-    cluster.claims = [replace(claim, status=replace(claim.status, image_id="ami-1"))]
+    cluster.claims = [with_fields(claim, status=with_fields(claim.status, image_id="ami-1"))]
     state = cluster.state()
 
     def with_status(**status: object) -> EC2NodeClass:

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api.containers import Container, ContainerStatus, ResourceRequirements
 from shared.api.kubernetes import (
@@ -29,6 +28,7 @@ from shared.api.meta import Condition, LabelSelector, ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from shared.api.pods import requests
+from shared.base.struct import with_fields
 from shared.disruption.node_room import RoomPlan, node_blocker, plan_room, waiting_node
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 from shared.disruption.room_record import ANNOTATION, RoomRecord, encoded, room_record
@@ -139,7 +139,7 @@ def test_a_pod_that_kube_scheduler_keeps_away_for_another_reason_gets_no_room() 
 def test_a_daemon_that_kube_scheduler_preempts_for_gets_no_more() -> None:
     waiting = daemon(500)
     assert waiting_node(waiting) == "n"
-    preempting = replace(waiting, status=replace(waiting.status, nominated_node_name="n"))
+    preempting = with_fields(waiting, status=with_fields(waiting.status, nominated_node_name="n"))
     assert waiting_node(preempting) == ""
     assert evicted(*four()[:3], preempting, daemon(1000, name="logs")) == ["web-0"]
 
@@ -241,7 +241,7 @@ def test_a_node_that_is_not_to_be_disrupted_and_a_freeze_window_block() -> None:
     frozen = pool(Budget(nodes="10%"), Budget(nodes="0", schedule="0 9 * * *", duration="8h"))
     assert "allow no disruption now" in node_blocker(NODE, claim, frozen, now=NOW)
     assert node_blocker(NODE, claim, frozen, now=NOW + 8 * HOUR) == ""
-    kept = replace(NODE, metadata=replace(NODE.metadata, annotations=DO_NOT_DISRUPT))
+    kept = with_fields(NODE, metadata=with_fields(NODE.metadata, annotations=DO_NOT_DISRUPT))
     assert node_blocker(kept, claim, allowing, now=NOW) == "Node n has annotation karpenter.sh/do-not-disrupt"
     result = plan(*four(), daemon(500), blocker="it is frozen")
     assert (result.evict, [why for _, why in result.blocked]) == ((), ["node n lacks cpu 500m for it: it is frozen"])

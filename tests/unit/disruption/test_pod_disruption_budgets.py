@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from shared.api.kubernetes import Pod, PodDisruptionBudget
+from shared.base.struct import with_fields
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 
 NOW = datetime(2026, 11, 25, 9, tzinfo=UTC)
@@ -93,10 +94,10 @@ def test_pods_that_take_nothing_from_a_budget_move_together() -> None:
 
 def test_a_budget_whose_last_change_is_not_evaluated_yet_lets_no_ready_pod_go() -> None:
     changed = budget(name="changed")
-    metadata = msgspec.structs.replace(changed.metadata, generation=2)
-    status = msgspec.structs.replace(changed.status, disruptions_allowed=3, observed_generation=1)
-    stale = msgspec.structs.replace(changed, metadata=metadata, status=status)
-    evaluated = msgspec.structs.replace(stale, status=msgspec.structs.replace(status, observed_generation=2))
+    metadata = with_fields(changed.metadata, generation=2)
+    status = with_fields(changed.status, disruptions_allowed=3, observed_generation=1)
+    stale = with_fields(changed, metadata=metadata, status=status)
+    evaluated = with_fields(stale, status=with_fields(status, observed_generation=2))
 
     blocker = PodDisruptionBudgets([stale]).eviction_blocker(pod())
 

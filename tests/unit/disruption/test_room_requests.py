@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from functions.disruption.room_requests import _plans
 from shared.api.pause import Pause
+from shared.base.struct import with_fields
 from tests.unit.disruption.test_node_room import daemon
 
 if TYPE_CHECKING:
@@ -23,5 +23,5 @@ def test_a_paused_cluster_makes_no_room(cluster: Cluster) -> None:
     cluster.pods.append(daemon(500))
     state = cluster.state()
     assert [(node.metadata.name, len(plan.evict)) for node, plan in _plans(state)] == [("n", 1)]
-    paused = replace(state.snapshot, pause=Pause(since=SINCE))
-    assert list(_plans(replace(state, snapshot=paused))) == []
+    paused = with_fields(state.snapshot, pause=Pause(since=SINCE))
+    assert list(_plans(with_fields(state, snapshot=paused))) == []

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.nodeclaim import NodeClaimSpec
 from shared.api.nodepool import Budget
+from shared.base.struct import with_fields
 from shared.disruption import candidates, consolidation, savings
 from shared.disruption.savings import NO_SAVINGS, BalancedTotals, ConsolidationOption, SavingsDuration
 from shared.disruption.savings_evidence import SavingsEvidence
@@ -148,7 +147,7 @@ def scaled_in(cluster: Cluster) -> DisruptionState:
         for j in range(1 + i % 3):
             cluster.pod(f"p{i:02}-{j}", f"n{i:02}", 400)
     evidence = SavingsEvidence(duration=6 * HOUR, why="Deployment default/web scaled in from 50 to 15", since=NOW)
-    return replace_fields(cluster.state(), evidence={"default": evidence})
+    return with_fields(cluster.state(), evidence={"default": evidence})
 
 
 def test_a_scale_in_pays_for_moving_pods_that_the_nodes_age_does_not(cluster: Cluster) -> None:
@@ -160,17 +159,17 @@ def test_a_scale_in_pays_for_moving_pods_that_the_nodes_age_does_not(cluster: Cl
     why = "Deployment default/web scaled in from 50 to 15, expected to last 6.0 h"
     assert result.command.message.endswith(why)
     by_age = consolidation.search(
-        replace_fields(state, evidence={}), cluster.budget_tracker(), lambda: next(steps, None) is None
+        with_fields(state, evidence={}), cluster.budget_tracker(), lambda: next(steps, None) is None
     )
     assert by_age.net_savings.usd < result.net_savings.usd
 
 
 def test_why_a_scale_in_is_not_enough_says_what_was_expected(cluster: Cluster) -> None:
     state = scaled_in(cluster)
-    evidence = replace_fields(state.evidence["default"], duration=MINUTE)
+    evidence = with_fields(state.evidence["default"], duration=MINUTE)
     steps = iter(range(30))
     result = consolidation.search(
-        replace_fields(state, evidence={"default": evidence}),
+        with_fields(state, evidence={"default": evidence}),
         cluster.budget_tracker(),
         lambda: next(steps, None) is None,
     )
@@ -184,7 +183,7 @@ def test_replacements_do_not_count_as_launches_of_the_pool(cluster: Cluster) -> 
     cluster.node("new", 1, age=MINUTE)
     assert cluster.state().time_since_launch("default") == MINUTE
     new = cluster.claims[1]
-    cluster.claims[1] = replace(new, metadata=replace(new.metadata, annotations={names.REPLACES: "1"}))
+    cluster.claims[1] = with_fields(new, metadata=with_fields(new.metadata, annotations={names.REPLACES: "1"}))
     assert cluster.state().time_since_launch("default") == 10 * HOUR
 
 

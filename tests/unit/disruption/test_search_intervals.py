@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from functions.disruption.no_savings import NoSavings, fingerprint
 from shared.api import labels as names
+from shared.base.struct import with_fields
 from shared.disruption.consolidation import SearchResult, due_candidates, search
 from shared.disruption.savings_evidence import SavingsEvidence
 
@@ -69,7 +69,7 @@ def test_nothing_is_found_before_the_time_at_which_savings_are_possible(
     state = cluster.state()
     assert result.next_savings_at >= state.now
     earlier = state.now + share * (result.next_savings_at - state.now)
-    assert _search(cluster, replace(state, now=earlier)).command is None
+    assert _search(cluster, with_fields(state, now=earlier)).command is None
 
 
 def test_a_young_node_with_many_pods_is_consolidated_at_the_time_that_the_search_before_said(cluster: Cluster) -> None:
@@ -82,7 +82,7 @@ def test_a_young_node_with_many_pods_is_consolidated_at_the_time_that_the_search
     assert first.command is None
     assert first.next_savings_at is not None
     assert MINUTE < first.next_savings_at - state.now < timedelta(hours=5)
-    command = _search(cluster, replace(state, now=first.next_savings_at + MINUTE / 60)).command
+    command = _search(cluster, with_fields(state, now=first.next_savings_at + MINUTE / 60)).command
     assert command is not None
     assert command.nodes == ("young",)
 
@@ -101,10 +101,10 @@ def test_a_node_that_becomes_due_or_unprotected_and_new_evidence_call_for_a_new_
     cluster.node("young", 1, age=MINUTE / 3)
     state = cluster.state()
     before = _fingerprint(cluster, state)
-    assert _fingerprint(cluster, replace(state, now=state.now + MINUTE / 60)) == before
-    assert _fingerprint(cluster, replace(state, now=state.now + MINUTE)) != before
+    assert _fingerprint(cluster, with_fields(state, now=state.now + MINUTE / 60)) == before
+    assert _fingerprint(cluster, with_fields(state, now=state.now + MINUTE)) != before
     evidence = SavingsEvidence(duration=HOUR, why="Deployment web was scaled in", since=state.now)
-    assert _fingerprint(cluster, replace(state, evidence={"default": evidence})) != before
+    assert _fingerprint(cluster, with_fields(state, evidence={"default": evidence})) != before
     cluster.nodes[1].metadata.annotations.clear()
     assert _fingerprint(cluster, cluster.state()) != before
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.taints import DELETION_CANDIDATE, with_disrupted
+from shared.base.struct import with_fields
 from shared.disruption import soft_taints
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
@@ -36,7 +36,7 @@ def disrupt(cluster: Cluster, name: str) -> None:
     """Taint the node as the interruption function does, which has no command for it."""
     (i,) = (i for i, n in enumerate(cluster.nodes) if n.metadata.name == name)
     node = cluster.nodes[i]
-    cluster.nodes[i] = replace(node, spec=replace(node.spec, taints=with_disrupted(node.spec.taints)))
+    cluster.nodes[i] = with_fields(node, spec=with_fields(node.spec, taints=with_disrupted(node.spec.taints)))
 
 
 def test_the_least_used_nodes_are_avoided_while_their_pods_fit_on_the_others(cluster: Cluster) -> None:
@@ -51,7 +51,7 @@ def test_the_nodes_of_a_zone_have_only_each_other(cluster: Cluster) -> None:
     three_nodes(cluster)
     least = cluster.nodes[2]
     labels = {**least.metadata.labels, names.ZONE: "b"}
-    cluster.nodes[2] = replace(least, metadata=replace(least.metadata, labels=labels))
+    cluster.nodes[2] = with_fields(least, metadata=with_fields(least.metadata, labels=labels))
     assert soft_taints.avoided_nodes(cluster.state()) == {"half"}
 
 
@@ -69,8 +69,8 @@ def test_a_node_that_stays_is_filled_instead(cluster: Cluster) -> None:
 
 def test_a_pool_whose_nodes_never_go_or_that_opts_out_has_no_soft_taints(cluster: Cluster) -> None:
     three_nodes(cluster)
-    cluster.pool = replace(
-        cluster.pool, metadata=replace(cluster.pool.metadata, annotations={soft_taints.SOFT_TAINTS: "false"})
+    cluster.pool = with_fields(
+        cluster.pool, metadata=with_fields(cluster.pool.metadata, annotations={soft_taints.SOFT_TAINTS: "false"})
     )
     assert soft_taints.avoided_nodes(cluster.state()) == frozenset()
     cluster.disruption(consolidate_after="Never")
@@ -79,7 +79,7 @@ def test_a_pool_whose_nodes_never_go_or_that_opts_out_has_no_soft_taints(cluster
 
 def test_cordoned_nodes_neither_are_avoided_nor_have_room(cluster: Cluster) -> None:
     three_nodes(cluster)
-    cluster.nodes[0] = replace(cluster.nodes[0], spec=replace(cluster.nodes[0].spec, unschedulable=True))
+    cluster.nodes[0] = with_fields(cluster.nodes[0], spec=with_fields(cluster.nodes[0].spec, unschedulable=True))
     assert soft_taints.avoided_nodes(cluster.state()) == {"least"}
 
 

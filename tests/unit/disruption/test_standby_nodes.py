@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as with_fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.hash import hash_node_pool, node_pool_hash_version
@@ -15,6 +12,7 @@ from shared.api.meta import ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.api.standby import STARTING, STOPPED, WARMING
+from shared.base.struct import with_fields
 from shared.disruption.disruption_state import DisruptionState
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.snapshot import Snapshot
@@ -120,7 +118,7 @@ def test_stopped_ones_may_be_started_within_limits_oldest_first() -> None:
     assert started(pool("3", limits={"cpu": "3"}), claim(9, ""), *stopped) == ["c0", "c1"]
     assert started(pool("3", limits={"nodes": "1"}), claim(9, ""), *stopped) == []
     unlaunched = claim(9, "")
-    unlaunched = replace(unlaunched, status=NodeClaimStatus())
+    unlaunched = with_fields(unlaunched, status=NodeClaimStatus())
     assert started(pool("3", limits={"cpu": "9"}), unlaunched, *stopped) == []
     assert started(pool("3"), unlaunched, *stopped) == ["c0", "c1", "c2"]
 
@@ -128,8 +126,8 @@ def test_stopped_ones_may_be_started_within_limits_oldest_first() -> None:
 def test_others_may_not_be_started() -> None:
     drifted = claim(1, STOPPED)
     annotations = {**drifted.metadata.annotations, names.NODEPOOL_HASH: "1"}
-    drifted = replace(drifted, metadata=replace(drifted.metadata, annotations=annotations))
-    deleted = replace(claim(2, STOPPED), metadata=replace(claim(2, STOPPED).metadata, deletion_timestamp=NOW))
+    drifted = with_fields(drifted, metadata=with_fields(drifted.metadata, annotations=annotations))
+    deleted = with_fields(claim(2, STOPPED), metadata=with_fields(claim(2, STOPPED).metadata, deletion_timestamp=NOW))
     assert started(pool("3"), claim(0, WARMING), drifted, deleted, claim(3, STARTING)) == []
     unavailable = with_fields(OFFERED, offerings=(with_fields(OFFERED.offerings[0], available=False),))
     assert started(pool("3"), claim(0, STOPPED), types=(unavailable,)) == []
@@ -156,10 +154,10 @@ def test_outdated_ones_are_replaced_one_at_a_time_while_the_others_are_stopped()
     assert list(removed(pool("2 m.2x"), claim(0, STOPPED), claim(1, STOPPED))) == ["c0"]
     changed = NodePool(
         metadata=pool("2").metadata,
-        spec=replace(
+        spec=with_fields(
             NodePoolSpec(),
-            template=replace(
-                NodePoolSpec().template, metadata=replace(NodePoolSpec().template.metadata, labels={"team": "a"})
+            template=with_fields(
+                NodePoolSpec().template, metadata=with_fields(NodePoolSpec().template.metadata, labels={"team": "a"})
             ),
         ),
     )

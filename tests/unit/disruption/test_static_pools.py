@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.hash import NODEPOOL_HASH_VERSION, hash_node_pool
@@ -16,6 +15,7 @@ from shared.api.kubernetes import NodeSelectorRequirement, PodStatus
 from shared.api.meta import Condition, with_condition
 from shared.api.nodeclaim import INITIALIZED, NodeClaimSpec
 from shared.api.nodepool import Budget, TemplateMetadata
+from shared.base.struct import with_fields
 from shared.disruption import consolidation, disruption_queue, drift, emptiness, expiration, static_disruption
 from shared.disruption.command import SURPLUS
 from shared.scheduling import static_pools
@@ -37,7 +37,7 @@ def pool(cluster: Cluster) -> Cluster:
 
 
 def fixed(cluster: Cluster, replicas: int, **spec: Any) -> Cluster:
-    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, replicas=replicas, **spec))
+    cluster.pool = with_fields(cluster.pool, spec=with_fields(cluster.pool.spec, replicas=replicas, **spec))
     return cluster
 
 
@@ -55,9 +55,9 @@ def missing(cluster: Cluster) -> tuple[tuple[PlannedNodeClaim, ...], str]:
 def outdated(cluster: Cluster) -> None:
     """Change the template, so that all nodes have drifted."""
     stamp = {names.NODEPOOL_HASH: hash_node_pool(cluster.pool), names.NODEPOOL_HASH_VERSION: NODEPOOL_HASH_VERSION}
-    cluster.claims = [replace(c, metadata=replace(c.metadata, annotations=stamp)) for c in cluster.claims]
-    template = replace(cluster.pool.spec.template, metadata=TemplateMetadata(labels={"team": "x"}))
-    cluster.pool = replace(cluster.pool, spec=replace(cluster.pool.spec, template=template))
+    cluster.claims = [with_fields(c, metadata=with_fields(c.metadata, annotations=stamp)) for c in cluster.claims]
+    template = with_fields(cluster.pool.spec.template, metadata=TemplateMetadata(labels={"team": "x"}))
+    cluster.pool = with_fields(cluster.pool, spec=with_fields(cluster.pool.spec, template=template))
 
 
 def test_missing_replicas_are_planned_cheapest_first_regardless_of_pods(pool: Cluster) -> None:
@@ -75,9 +75,9 @@ def test_missing_replicas_are_planned_cheapest_first_regardless_of_pods(pool: Cl
 def test_its_requirements_and_limits_hold_and_missing_replicas_are_reported(cluster: Cluster) -> None:
     fixed(cluster, 3, limits={"nodes": "2"})
     large = NodeSelectorRequirement(key=names.INSTANCE_TYPE, operator="In", values=["m.4x"])
-    spec = replace(cluster.pool.spec.template.spec, requirements=[large])
-    cluster.pool = replace(
-        cluster.pool, spec=replace(cluster.pool.spec, template=replace(cluster.pool.spec.template, spec=spec))
+    spec = with_fields(cluster.pool.spec.template.spec, requirements=[large])
+    cluster.pool = with_fields(
+        cluster.pool, spec=with_fields(cluster.pool.spec, template=with_fields(cluster.pool.spec.template, spec=spec))
     )
     planned, lack = missing(cluster)
     assert [c.instance_types for c in planned] == [("m.4x",)] * 2
@@ -91,7 +91,7 @@ def test_pods_are_scheduled_on_its_nodes_but_never_scale_it_up(cluster: Cluster)
     cluster.pod("a", "", 3000)
     cluster.pod("b", "", 3000)
     unplaced = Condition(type="PodScheduled", status="False", reason="Unschedulable")
-    cluster.pods = [replace(p, status=PodStatus(phase="Pending", conditions=[unplaced])) for p in cluster.pods]
+    cluster.pods = [with_fields(p, status=PodStatus(phase="Pending", conditions=[unplaced])) for p in cluster.pods]
     decision = schedule(Problem(snapshot=cluster.snapshot, instance_types={"default": cluster.types}))
     assert len(decision.existing_nodes["n"]) == 1
     assert decision.new_node_claims == ()
@@ -144,7 +144,7 @@ def test_scale_down_removes_claims_without_a_node_first(cluster: Cluster) -> Non
     conditions = with_condition(
         coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.state().now
     )
-    cluster.claims[1] = replace(coming, status=replace(coming.status, conditions=conditions, node_name=""))
+    cluster.claims[1] = with_fields(coming, status=with_fields(coming.status, conditions=conditions, node_name=""))
     cluster.nodes.pop()
     (action,) = compute(cluster).commands
     assert [r.claim for r in action.removals] == ["claim-coming"]
@@ -152,12 +152,12 @@ def test_scale_down_removes_claims_without_a_node_first(cluster: Cluster) -> Non
 
 
 def test_scale_down_respects_budgets_and_do_not_disrupt(cluster: Cluster) -> None:
-    fixed(cluster, 0, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
+    fixed(cluster, 0, disruption=with_fields(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
     for name in "abc":
         cluster.node(name, 1)
-    cluster.nodes[0] = replace(
+    cluster.nodes[0] = with_fields(
         cluster.nodes[0],
-        metadata=replace(cluster.nodes[0].metadata, annotations={names.DO_NOT_DISRUPT: "true"}),
+        metadata=with_fields(cluster.nodes[0].metadata, annotations={names.DO_NOT_DISRUPT: "true"}),
     )
     result = compute(cluster)
     assert [a.nodes for a in result.commands] == [("b",)]
@@ -197,9 +197,9 @@ def test_an_expired_node_waits_for_its_budget_window_and_for_the_pool_limits(clu
     assert refused.reason == expiration.REASON
     assert "nodes 0 left" in refused.message
     closed = Budget(nodes="0", schedule="0 9 * * *", duration="8h")
-    fixed(cluster, 1, limits={}, disruption=replace(cluster.pool.spec.disruption, budgets=[closed]))
+    fixed(cluster, 1, limits={}, disruption=with_fields(cluster.pool.spec.disruption, budgets=[closed]))
     assert "budgets" in compute(cluster).blocked[0].message
-    fixed(cluster, 1, disruption=replace(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
+    fixed(cluster, 1, disruption=with_fields(cluster.pool.spec.disruption, budgets=[Budget(nodes="1")]))
     assert [a.nodes for a in compute(cluster).commands] == [("old",)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from shared.api.meta import Condition, ObjectMeta, ObjectRef, OwnerReference, Ra
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import NodePool, NodePoolSpec, NodePoolStatus
 from shared.api.pause import Pause
+from shared.base.struct import with_fields
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.snapshot import InvalidObject, Snapshot
 from tests.unit.instance_types.node_overlays import overlay
@@ -134,7 +134,7 @@ def test_nodes_without_a_known_price_are_counted_and_not_free() -> None:
     price = {"instance_type": "m7i.large", "zone": "us-east-1a", "capacity_type": "on-demand"}
     assert key(families.OFFERING_PRICE, **price) not in values
     half = overlay("half", (names.NODEPOOL, "In", ["web"]), priceAdjustment="-50%")
-    overlaid = node_metrics.table(replace(snapshot, node_overlays=(half,)), CATALOG)
+    overlaid = node_metrics.table(with_fields(snapshot, node_overlays=(half,)), CATALOG)
     values = by_key(list(node_metrics.price_samples(overlaid, CATALOG, all_offerings=False)))
     assert values[key(families.COST, **offering, instance_type="c7i.xlarge")] == 0.2
     everything = by_key(list(node_metrics.price_samples(table, CATALOG, all_offerings=True)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from cli.export.observed_changes import ObservedChanges
 from shared.api import labels as names
@@ -13,6 +12,7 @@ from shared.api.kubernetes import Node, Pod, PodSpec, PodStatus
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool
+from shared.base.struct import with_fields
 from shared.disruption.disruption_queue import QueueEntry, with_queue_entry
 from shared.snapshot import Snapshot
 
@@ -106,12 +106,12 @@ def test_pods_that_have_to_move_are_counted_with_the_policy_and_the_bound_of_the
 ) -> None:
     changes = ObservedChanges()
     plain = claim("a")
-    running = replace(
+    running = with_fields(
         plain,
-        spec=replace(plain.spec, termination_grace_period=grace_period),
-        status=replace(plain.status, node_name="node-a"),
+        spec=with_fields(plain.spec, termination_grace_period=grace_period),
+        status=with_fields(plain.status, node_name="node-a"),
     )
-    pods = tuple(replace(pod(name), spec=PodSpec(node_name="node-a")) for name in ("p", "q"))
+    pods = tuple(with_fields(pod(name), spec=PodSpec(node_name="node-a")) for name in ("p", "q"))
     observe(changes, running, pods=pods)
     entry = QueueEntry(id="d1", reason=reason, since=NOW, replacements=["c"])
     observe(changes, with_queue_entry(running, entry), pods=pods)

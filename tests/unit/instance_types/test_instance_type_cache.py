@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bench import consolidation as sample
+from shared.base.struct import with_fields
 from shared.instance_types.provider import Adjustment, InstanceTypeCache
 from shared.instance_types.withheld_offerings import spot_above, zones
 
@@ -23,7 +22,7 @@ def test_results_of_alternating_inputs_stay_the_identical_tuples() -> None:
 def test_of_a_list_with_one_other_type_only_that_one_is_adjusted_again() -> None:
     cache = InstanceTypeCache()
     before = cache.adjusted("p", TYPES, zones([A]))
-    changed = (replace(TYPES[0], volumes=3), *TYPES[1:])
+    changed = (with_fields(TYPES[0], volumes=3), *TYPES[1:])
     after = cache.adjusted("p", changed, zones([A]))
     assert [new is old for new, old in zip(after, before, strict=True)] == [False, *[True] * (len(TYPES) - 1)]
     assert after == zones([A]).of(changed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from shared.api.nodeclass import (
     ResolvedAMI,
 )
 from shared.base.blobs import MalformedBlobError
+from shared.base.struct import with_fields
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import FORM, Hardware, InstanceTypeCatalog
 from shared.instance_types.pricing import estimated_on_demand_price
@@ -86,7 +86,7 @@ def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
     assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
     assert ask(node_class(ARM)) != first
     assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
-    assert ask(node_class(), msgspec.structs.replace(RAW, on_demand={"m5.large": 0.1})) != first
+    assert ask(node_class(), with_fields(RAW, on_demand={"m5.large": 0.1})) != first
     assert ask(node_class()) == first
 
 
@@ -100,7 +100,7 @@ def test_another_copy_of_the_catalog_and_sets_of_offerings_that_alternate_give_t
 
     first, second = ask(RAW), ask(RAW, ("spot", "m5.large", "a"))
     for hours in (1, 2):
-        later = FORM.decode(FORM.encode(msgspec.structs.replace(RAW, prices_at=RAW.prices_at + timedelta(hours=hours))))
+        later = FORM.decode(FORM.encode(with_fields(RAW, prices_at=RAW.prices_at + timedelta(hours=hours))))
         assert ask(later) is first
         assert ask(later, ("spot", "m5.large", "a")) is second
 

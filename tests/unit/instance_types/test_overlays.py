@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from shared.api import labels
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodepool import NodeClaimTemplate, NodeClassRef, NodePool, NodePoolSpec, TemplateMetadata, TemplateSpec
+from shared.base.struct import with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import (
@@ -360,4 +360,4 @@ def test_offerings_and_nodes_have_one_price_whatever_the_order_of_the_overlays(
             for before, after in zip(plain.offerings, changed.offerings, strict=True):
                 node = {**labels_of(node_pool), **offering_labels(plain, before)}
                 assert after.price == overlaid_price(before.price, node, overlaid.applied)
-                assert replace(after, price=before.price, list_price=None) == before
+                assert with_fields(after, price=before.price, list_price=None) == before

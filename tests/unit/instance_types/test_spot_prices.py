@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from bench import consolidation as sample
 from shared.api import labels
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.interruption_rates import DEFAULT_RATE, rate
 from shared.instance_types.provider import InstanceTypeCache
@@ -36,7 +36,7 @@ def with_spot(instance_type: InstanceType, share: float = 0.4) -> InstanceType:
         Offering(zone=o.zone, capacity_type=labels.SPOT, price=share * o.price * (1 + 0.01 * i))
         for i, o in enumerate(instance_type.offerings)
     )
-    return replace(instance_type, offerings=(*instance_type.offerings, *spot))
+    return with_fields(instance_type, offerings=(*instance_type.offerings, *spot))
 
 
 TYPES = tuple(with_spot(t) for t in sample.instance_types())
@@ -96,7 +96,7 @@ def test_only_spot_offerings_of_the_pool_cost_more_and_the_price_stays() -> None
 
 def test_the_factor_multiplies_an_adjusted_price() -> None:
     offering = Offering(zone=A, capacity_type=labels.SPOT, price=1.0, adjusted_price=0.5)
-    (risky,) = with_risk((replace(TYPES[0], offerings=(offering,)),), {(TYPES[0].name, A): 0.1})
+    (risky,) = with_risk((with_fields(TYPES[0], offerings=(offering,)),), {(TYPES[0].name, A): 0.1})
     assert risky.offerings[0].effective_price == pytest.approx(0.5 * price_factor(0.1))
 
 
@@ -135,5 +135,5 @@ def test_spot_offerings_above_the_share_are_not_available() -> None:
 
 
 def test_a_type_without_an_on_demand_price_keeps_its_spot_offerings() -> None:
-    spot_only = replace(TYPES[0], offerings=tuple(o for o in TYPES[0].offerings if o.capacity_type == labels.SPOT))
+    spot_only = with_fields(TYPES[0], offerings=tuple(o for o in TYPES[0].offerings if o.capacity_type == labels.SPOT))
     assert spot_above(0.01).of((spot_only,)) == (spot_only,)

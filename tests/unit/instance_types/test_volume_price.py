@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from shared.api.nodeclass import (
     EC2NodeClass,
     EC2NodeClassSpec,
 )
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.provider import InstanceTypeCache, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import price_factor, spot_risk
@@ -74,9 +74,9 @@ def test_the_price_is_that_of_gp3_in_the_region_for_an_hour() -> None:
 def test_few_large_nodes_are_cheaper_than_many_small_ones_once_their_volumes_count() -> None:
     def sized(name: str, cpu: int, price: float) -> InstanceType:
         offering = Offering(zone="us-east-1a", capacity_type=labels.ON_DEMAND, price=price)
-        base = replace(TYPES[0], name=name, labels={**TYPES[0].labels, labels.INSTANCE_TYPE: name})
+        base = with_fields(TYPES[0], name=name, labels={**TYPES[0].labels, labels.INSTANCE_TYPE: name})
         capacity = {"cpu": cpu * 1000, "memory": cpu * 4 * 2**30, "pods": 110}
-        return replace(base, capacity=capacity, overhead={}, offerings=(offering,))
+        return with_fields(base, capacity=capacity, overhead={}, offerings=(offering,))
 
     types = (sized("s.small", 1, 0.0099), sized("l.large", 4, 0.04))
     pods = [(1000, 1024)] * 4
@@ -96,7 +96,7 @@ def test_without_volumes_prices_stay_as_they_are() -> None:
 
 def test_interruptions_make_the_instance_more_expensive_and_not_its_volumes() -> None:
     offering = Offering(zone="us-east-1a", capacity_type=labels.SPOT, price=0.1)
-    spot = (replace(TYPES[0], offerings=(offering,)),)
+    spot = (with_fields(TYPES[0], offerings=(offering,)),)
     volumes, risk = with_volumes(0.01), spot_risk({(TYPES[0].name, "us-east-1a"): 0.1})
     assert volumes is not None
     assert risk is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from local.kubelets.kubelet_configuration import JoinError, KubeletConfiguration
@@ -11,6 +10,7 @@ from shared.ami_family.bootstrap import Bootstrap
 from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
 from shared.api.nodeclass import Kubelet
+from shared.base.struct import with_fields
 from shared.cluster.connect import ClusterInfo
 
 CLUSTER = ClusterInfo(
@@ -79,7 +79,7 @@ def test_instance_storage_for_pods_is_recognised(family: str) -> None:
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
 @pytest.mark.parametrize("field", ["name", "endpoint", "certificate_authority"])
 def test_user_data_of_another_cluster_is_refused(family: str, field: str) -> None:
-    another_cluster = msgspec.structs.replace(CLUSTER, **{field: "other"})
+    another_cluster = with_fields(CLUSTER, **{field: "other"})
     assert '"other", not' in join_error(render_user_data(FAMILIES[family], Bootstrap(cluster=another_cluster)))
 
 

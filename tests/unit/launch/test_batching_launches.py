@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool, NodePoolSpec
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType
 from shared.launch.fleet.batching import (
     FEW_CALLS,
@@ -61,7 +61,7 @@ def test_a_different_node_at_the_end_of_many_is_launched_with_them() -> None:
 def of_types(*types: str, cpu: int, memory: int, least: int | None = None) -> PlannedNodeClaim:
     """A claim that may be any of the types; 40 others are added, on which all such claims agree."""
     names = (*types, *(f"r5.{n}" for n in range(40)))
-    return replace(
+    return with_fields(
         claim(64),
         instance_types=names,
         requirements=(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec
 from shared.api.nodepool import NodeClassRef
+from shared.base.struct import with_fields
 from shared.cloud_provider import Instance, ResolvedNodePools
 from shared.launch import boot_failures
 from shared.launch.boot_failures import BootFailure
@@ -86,10 +85,12 @@ def test_a_nodepool_launches_nothing_until_the_wait_ends_and_then_is_on_trial_un
 
 def test_the_message_about_a_key_names_the_key_and_the_grants() -> None:
     mapping = BlockDeviceMapping(device_name="/dev/xvda", ebs=BlockDevice(kms_key_id="arn:aws:kms:r:1:key/k"))
-    with_key = replace(NODE_CLASS, spec=EC2NodeClassSpec(block_device_mappings=[mapping]))
+    with_key = with_fields(NODE_CLASS, spec=EC2NodeClassSpec(block_device_mappings=[mapping]))
     text = boot_failures.explain(FAILURE, with_key)
     assert "KMS key arn:aws:kms:r:1:key/k of node class default" in text
     assert "kms:CreateGrant" in text
     assert "the account's default" in boot_failures.explain(FAILURE, NODE_CLASS)
-    with_message = replace(FAILURE, code="Client.InternalError", message="Client.InternalError: Client error on launch")
+    with_message = with_fields(
+        FAILURE, code="Client.InternalError", message="Client.InternalError: Client error on launch"
+    )
     assert boot_failures.explain(with_message, NODE_CLASS).endswith("(Client.InternalError): Client error on launch")

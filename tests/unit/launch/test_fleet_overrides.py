@@ -30,11 +30,13 @@ IMAGES = [
 
 offerings = st.lists(
     st.builds(
-        Offering,
-        zone=st.sampled_from((*ZONES, "d")),
-        capacity_type=st.sampled_from(("spot", "on-demand", "reserved")),
-        price=st.floats(0.001, 5),
-        available=st.booleans(),
+        lambda zone, capacity_type, price, available: Offering(
+            zone=zone, capacity_type=capacity_type, price=price, available=available
+        ),
+        st.sampled_from((*ZONES, "d")),
+        st.sampled_from(("spot", "on-demand", "reserved")),
+        st.floats(0.001, 5),
+        st.booleans(),
     ),
     max_size=6,
     unique_by=lambda o: (o.zone, o.capacity_type),

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from bench import consolidation as sample
 from shared.api import labels
@@ -20,6 +19,7 @@ from shared.api.nodeclass import (
     EC2NodeClassStatus,
     ResolvedSubnet,
 )
+from shared.base.struct import with_fields
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
@@ -65,9 +65,11 @@ def node_class(name: str, size: str) -> EC2NodeClass:
 def node_pool(name: str, node_class: str) -> NodePool:
     base = sample.pool()
     spec = base.spec.template.spec
-    spec = replace(spec, node_class_ref=replace(spec.node_class_ref, name=node_class))
-    template = replace(base.spec.template, spec=spec)
-    return replace(base, metadata=replace(base.metadata, name=name), spec=replace(base.spec, template=template))
+    spec = with_fields(spec, node_class_ref=with_fields(spec.node_class_ref, name=node_class))
+    template = with_fields(base.spec.template, spec=spec)
+    return with_fields(
+        base, metadata=with_fields(base.metadata, name=name), spec=with_fields(base.spec, template=template)
+    )
 
 
 def test_volumes_and_interruptions_are_in_the_effective_price_of_each_nodepool() -> None:
@@ -91,7 +93,7 @@ def test_volumes_and_interruptions_are_in_the_effective_price_of_each_nodepool()
 def test_nodepools_of_one_node_class_share_a_list_unless_a_step_differs() -> None:
     capped = node_pool("capped", "small")
     annotations = {labels.MAX_SPOT_PRICE_SHARE: "0.1"}
-    capped = replace(capped, metadata=replace(capped.metadata, annotations=annotations))
+    capped = with_fields(capped, metadata=with_fields(capped.metadata, annotations=annotations))
     snapshot = Snapshot(taken_at=NOW, node_pools=(node_pool("a", "small"), capped, node_pool("b", "small")))
     conditions = LaunchConditions(interruption_rates={("m5.large", "us-east-1a"): 0.1})
     resolved = resolve_node_pools(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from bench import consolidation as sample
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
+from shared.base.struct import with_fields
 from shared.cluster.connect import ClusterInfo
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import InstanceTypeCache
@@ -61,9 +61,9 @@ def resolve(pool: NodePool, *subnets: ShortSubnet) -> ResolvedNodePools:
 def pool(*zones: str) -> NodePool:
     base = sample.pool()
     required = [NodeSelectorRequirement(key=labels.ZONE, operator="In", values=list(zones))] if zones else []
-    reference = replace(base.spec.template.spec.node_class_ref, name="default")
-    spec = replace(base.spec.template.spec, requirements=required, node_class_ref=reference)
-    return replace(base, spec=replace(base.spec, template=replace(base.spec.template, spec=spec)))
+    reference = with_fields(base.spec.template.spec.node_class_ref, name="default")
+    spec = with_fields(base.spec.template.spec, requirements=required, node_class_ref=reference)
+    return with_fields(base, spec=with_fields(base.spec, template=with_fields(base.spec.template, spec=spec)))
 
 
 def available(resolved: ResolvedNodePools) -> set[str]:
@@ -98,7 +98,7 @@ def test_nothing_known_leaves_the_identical_types() -> None:
 
 def test_equal_short_zones_give_the_identical_types() -> None:
     names = ("subnet-a1", "subnet-a2")
-    fewer = tuple(replace(s, free_addresses=1) for s in short(*names))
+    fewer = tuple(with_fields(s, free_addresses=1) for s in short(*names))
     first, second = resolve(pool(), *short(*names)), resolve(pool(), *fewer)
     assert first.instance_types["default"] is second.instance_types["default"]
 
@@ -116,4 +116,4 @@ def test_nodes_of_an_ipv6_cluster_need_their_own_address_only() -> None:
         name="c", endpoint="", certificate_authority="", version="1.34", service_cidr="10.100.0.0/16", region="r"
     )
     assert node_addresses(cluster) == NODE_ADDRESSES
-    assert node_addresses(replace(cluster, service_cidr="fd00::/108")) == 1
+    assert node_addresses(with_fields(cluster, service_cidr="fd00::/108")) == 1

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from functions.lifecycle.claims.nomination import nominate_pods
 from shared.api import labels as names
@@ -15,6 +14,7 @@ from shared.api.kubernetes import DaemonSet, Node, Pod, Taint
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaim
 from shared.api.taints import PODS_NOT_NOMINATED
+from shared.base.struct import with_fields
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -89,13 +89,15 @@ def pod(
 def bound(name: str, node: str, *, since: datetime, cpu: str = "1") -> Pod:
     """A pod that kube-scheduler bound to the node at some time."""
     pending = pod(name, cpu, nodeName=node)
-    return replace(pending, status=replace(pending.status, conditions=[true_condition("PodScheduled", since=since)]))
+    return with_fields(
+        pending, status=with_fields(pending.status, conditions=[true_condition("PodScheduled", since=since)])
+    )
 
 
 def plain(name: str) -> Pod:
     """A pending pod that no other pod's rules concern."""
     web = pod(name)
-    return replace(web, metadata=replace(web.metadata, labels={"app": name}))
+    return with_fields(web, metadata=with_fields(web.metadata, labels={"app": name}))
 
 
 class Cluster:
@@ -144,9 +146,9 @@ class Cluster:
     def initialized(self, name: str, planned: str, *, ago: timedelta, zone: str = "a", cpu: int = 4) -> None:
         """A NodeClaim whose node ``node-NAME`` has taken pods for some time."""
         claim = self.claim(name, planned, zone=zone, cpu=cpu)
-        self.claims[-1] = replace(
+        self.claims[-1] = with_fields(
             claim,
-            status=replace(
+            status=with_fields(
                 claim.status,
                 node_name=f"node-{name}",
                 conditions=[true_condition(nodeclaim.INITIALIZED, since=NOW - ago)],
@@ -174,8 +176,8 @@ class Cluster:
             },
             Node,
         )
-        spec, status = replace(node.spec, taints=list(taints)), replace(node.status, conditions=conditions)
-        self.nodes.append(replace(node, spec=spec, status=status))
+        spec, status = with_fields(node.spec, taints=list(taints)), with_fields(node.status, conditions=conditions)
+        self.nodes.append(with_fields(node, spec=spec, status=status))
 
     def nominate(self) -> PodNominations:
         snapshot = Snapshot(

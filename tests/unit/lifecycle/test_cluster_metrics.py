@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from functions.lifecycle.cluster_metrics import measure
 from functions.lifecycle.statuses import node_overlay_status
 from shared.api import labels as names
 from shared.api.kubernetes import Node, Pod
+from shared.base.struct import with_fields
 from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.snapshot import Snapshot
 from tests.unit.instance_types.node_overlays import overlay
@@ -81,7 +81,7 @@ def test_cost_is_the_sum_of_current_prices() -> None:
 def test_cost_is_by_the_prices_that_node_overlays_set_for_the_nodes_of_their_pools() -> None:
     half = overlay("half", (names.NODEPOOL, "In", ["batch"]), priceAdjustment="-50%")
     conflicting = overlay("again", price="9")
-    conflicting = replace(conflicting, status=node_overlay_status.status(conflicting, "half sets it, too", now=NOW))
+    conflicting = with_fields(conflicting, status=node_overlay_status.status(conflicting, "half sets it, too", now=NOW))
     nodes = (node("a"), node("b", capacity_type="on-demand", pool="batch"))
     snapshot = Snapshot(taken_at=NOW, nodes=nodes, node_overlays=(half, conflicting))
     assert measure(snapshot, CATALOG, now=NOW).by_pool == {"batch": (1, 0.05), "default": (1, 0.04)}

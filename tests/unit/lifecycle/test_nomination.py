@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from functions.lifecycle.claims.nomination import MAX_WAIT
 from shared.api import labels as names
 from shared.api.kubernetes import DaemonSet, Pod, Taint
 from shared.api.nodeclaim import ResourceRequests
 from shared.api.taints import PODS_NOT_NOMINATED
+from shared.base.struct import with_fields
 from shared.scheduling.nominations.planned_pods import LONGEST_NOMINATION_WINDOW, NOMINATION_WINDOW
 from tests.unit.lifecycle.joining_cluster import ALONE, APART, NOW, SECOND, SPREAD, Cluster, bound, plain, pod
 
@@ -51,14 +51,14 @@ def test_a_node_that_lacks_a_device_is_open_for_its_device_plugin_and_gets_the_p
     cluster.joined("c1", "web-1")
     (claim,) = cluster.claims
     requests = ResourceRequests(requests={"cpu": "1", "nvidia.com/gpu": "1"})
-    cluster.claims = [replace(claim, spec=replace(claim.spec, resources=requests))]
+    cluster.claims = [with_fields(claim, spec=with_fields(claim.spec, resources=requests))]
     nominations = cluster.nominate()
     assert by_node(nominations) == {}
     assert nominations.released == {"node-c1"}
 
     (node,) = cluster.nodes
     registered = {**node.status.allocatable, "nvidia.com/gpu": "1"}
-    cluster.nodes = [replace(node, status=replace(node.status, allocatable=registered))]
+    cluster.nodes = [with_fields(node, status=with_fields(node.status, allocatable=registered))]
     assert by_node(cluster.nominate()) == {"node-c1": ["web-1"]}
 
 
@@ -85,7 +85,7 @@ def test_pods_added_to_the_plan_later_are_nominated_though_they_are_younger_than
     cluster.joined("c1", "web-1")
     claim = cluster.claims[0]
     added = {**claim.metadata.annotations, names.PLANNED_AT: (NOW - 5 * SECOND).isoformat()}
-    cluster.claims[0] = replace(claim, metadata=replace(claim.metadata, annotations=added))
+    cluster.claims[0] = with_fields(claim, metadata=with_fields(claim.metadata, annotations=added))
     assert by_node(cluster.nominate()) == {"node-c1": ["web-1"]}
 
 
@@ -156,7 +156,7 @@ def test_a_nomination_for_a_node_that_is_full_by_now_is_cleared_at_once() -> Non
 
 def test_a_nomination_for_a_node_whose_pods_are_leaving_stays() -> None:
     preempted = bound("other", "node-c1", since=NOW - SECOND, cpu="2")
-    preempted = replace(preempted, metadata=replace(preempted.metadata, deletion_timestamp=NOW))
+    preempted = with_fields(preempted, metadata=with_fields(preempted.metadata, deletion_timestamp=NOW))
     cluster = Cluster(pod("web-1", "3", nominatedNodeName="node-c1"), preempted)
     cluster.initialized("c1", "web-1", ago=SECOND)
     assert cluster.nominate().cleared == []
@@ -176,7 +176,7 @@ def test_a_pod_that_preempts_others_elsewhere_keeps_its_nomination() -> None:
     cluster = Cluster(pod("web-1", nominatedNodeName="node-c2"), pod("web-2"))
     cluster.joined("c1", "web-1 web-2")
     cluster.initialized("c2", "", ago=timedelta(hours=1))
-    cluster.claims[1] = replace(cluster.claims[1], spec=replace(cluster.claims[1].spec, startup_taints=[]))
+    cluster.claims[1] = with_fields(cluster.claims[1], spec=with_fields(cluster.claims[1].spec, startup_taints=[]))
     assert by_node(cluster.nominate()) == {"node-c1": ["web-2"]}
 
 
@@ -206,7 +206,7 @@ def test_spread_pods_that_are_nominated_keep_their_node_when_the_order_is_comput
 def test_a_nominated_pod_keeps_its_place_in_the_order_in_which_pods_were_tried() -> None:
     """web-2 was nominated for zone a, after web-1 and before web-3 were tried; its nomination is the latest write."""
     marked = pod("web-2", tried=9, nominatedNodeName="node-c1", **SPREAD)
-    marked = replace(marked, metadata=replace(marked.metadata, annotations={names.TRIED_VERSION: "2"}))
+    marked = with_fields(marked, metadata=with_fields(marked.metadata, annotations={names.TRIED_VERSION: "2"}))
     cluster = Cluster(pod("web-1", tried=1, **SPREAD), marked, pod("web-3", tried=3, **SPREAD))
     cluster.initialized("c1", "web-1 web-2", zone="a", ago=SECOND)
     cluster.initialized("c2", "web-3", zone="b", ago=SECOND)
@@ -216,7 +216,9 @@ def test_a_nominated_pod_keeps_its_place_in_the_order_in_which_pods_were_tried()
 def test_a_pod_that_was_tried_after_it_was_nominated_has_its_new_place() -> None:
     """The failed try cleared its nomination; the mark is of the one before."""
     tried_again = pod("web-2", tried=9, **SPREAD)
-    tried_again = replace(tried_again, metadata=replace(tried_again.metadata, annotations={names.TRIED_VERSION: "2"}))
+    tried_again = with_fields(
+        tried_again, metadata=with_fields(tried_again.metadata, annotations={names.TRIED_VERSION: "2"})
+    )
     cluster = Cluster(pod("web-1", tried=1, **SPREAD), tried_again, pod("web-3", tried=3, **SPREAD))
     cluster.initialized("c1", "web-1 web-2", zone="a", ago=SECOND)
     cluster.initialized("c2", "web-3", zone="b", ago=SECOND)

@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from functions.lifecycle.claims.nodeclaim_lifecycle import reconciled_node, reconciled_nodeclaim
 from shared.api import labels as names
@@ -11,6 +10,7 @@ from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Taint
 from shared.api.meta import Condition, ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus, ResourceRequests
+from shared.base.struct import with_fields
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 UNREGISTERED = Taint(key=names.UNREGISTERED_TAINT, effect="NoExecute")
@@ -56,8 +56,8 @@ def test_a_registered_node_gets_its_nodeclaims_labels_taints_and_finalizer() -> 
 
 def test_the_annotation_with_planned_pods_is_not_copied_to_the_node() -> None:
     planned = claim()
-    planned = replace(
-        planned, metadata=replace(planned.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"})
+    planned = with_fields(
+        planned, metadata=with_fields(planned.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"})
     )
     assert reconciled_node(joined(), planned).metadata.annotations == {"x": "y"}
 
@@ -71,10 +71,10 @@ def test_registration_is_idempotent() -> None:
 
 def test_changes_after_registration_are_kept() -> None:
     node = reconciled_node(joined(), claim())
-    edited = replace(
+    edited = with_fields(
         node,
-        metadata=replace(node.metadata, labels={**node.metadata.labels, "team": "b"}),
-        spec=replace(node.spec, taints=[OWN]),
+        metadata=with_fields(node.metadata, labels={**node.metadata.labels, "team": "b"}),
+        spec=with_fields(node.spec, taints=[OWN]),
     )
     again = reconciled_node(edited, claim())
     assert again.metadata.labels["team"] == "b"
@@ -105,7 +105,7 @@ def test_the_nodeclaim_says_why_its_node_is_not_initialized(node: Node, reason: 
 
 def test_an_initialized_node_makes_the_nodeclaim_ready_and_sets_its_real_size() -> None:
     node = reconciled_node(joined(taints=[], ready=True, cpu="1930m", memory="3Gi"), claim())
-    without_startup = replace(node, spec=replace(node.spec, taints=[OWN]))
+    without_startup = with_fields(node, spec=with_fields(node.spec, taints=[OWN]))
     node = reconciled_node(without_startup, claim())
     assert node.metadata.labels[names.INITIALIZED] == "true"
     after = reconciled_nodeclaim(claim(), node, now=NOW)

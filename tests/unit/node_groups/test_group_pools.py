@@ -11,6 +11,7 @@ import pytest
 from shared.api.kubernetes import Node, Pod, Taint
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.node_groups.group_pools import (
     ComingNode,
@@ -156,8 +157,8 @@ def test_a_pod_that_must_not_be_on_a_node_pool_may_be_on_a_group() -> None:
 
 def test_only_pods_that_tolerate_the_groups_taints_are_for_it() -> None:
     tainted = pool()
-    node = msgspec.structs.replace(tainted.node, taints=(Taint(key="dedicated", value="x", effect="NoSchedule"),))
-    tainted = msgspec.structs.replace(tainted, node=node)
+    node = with_fields(tainted.node, taints=(Taint(key="dedicated", value="x", effect="NoSchedule"),))
+    tainted = with_fields(tainted, node=node)
     tolerant = pod("b", tolerations=[{"key": "dedicated", "operator": "Exists"}])
     decision = decide([pod("a"), tolerant], tainted)
     assert sizes(decision, tainted) == {"workers": 1}

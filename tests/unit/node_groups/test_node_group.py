@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from shared.api.kubernetes import Node, Taint
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.node_groups.descriptions import AutoScalingGroup, ManagedNodeGroup
 from shared.node_groups.node_group import NodeGroup, node_group
@@ -189,7 +190,7 @@ def test_a_mixed_groups_node_has_what_each_of_its_types_has() -> None:
 
 
 def test_a_ready_node_of_the_group_says_more_than_tags() -> None:
-    workers = msgspec.structs.replace(
+    workers = with_fields(
         group(Instances=[instance("i-1")], Tags=tagged(label__team="data")), instance_types=("a.large",)
     )
     raw = {

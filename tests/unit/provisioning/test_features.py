@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
 from shared.api import labels as names
 from shared.api.kubernetes import Pod, PodSpec, PodStatus
@@ -15,6 +14,7 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool, NodePoolSpec
 from shared.base.settings import ProvisioningSettings
+from shared.base.struct import with_fields
 from shared.provisioning.features.doors import FEATURES
 from shared.provisioning.round import Provisioning, Round, schedule_with
 from shared.snapshot import Snapshot
@@ -89,7 +89,7 @@ def test_a_feature_is_on_where_an_object_or_the_lease_asks_for_it(
 def test_node_groups_are_not_asked_for_nodes_while_the_cluster_is_paused() -> None:
     pause = names_of_features(round_of(annotations={names.PAUSED: "maintenance"}), node_groups="off")
     assert pause == ["PausedProvisioning", "LaunchOptions"]
-    paused = replace(round_of(), pause=cast("Any", object()))
+    paused = with_fields(round_of(), pause=cast("Any", object()))
     assert names_of_features(paused, node_groups="on") == ["LaunchOptions"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
 from shared.api.limit_range import LimitRange
 from shared.api.quantity import parse_resources
+from shared.base.struct import with_fields
 from shared.scheduling.buffers.chunks import ResolvedBuffer, buffer_of, chunk_pods, resolve
 from shared.scheduling.scheduler import schedule
 from shared.snapshot import BufferObjects, Snapshot
@@ -130,8 +130,8 @@ def test_a_template_without_requests_gets_those_of_the_namespaces_limit_range() 
 
 def decide(raw: dict[str, Any], *buffers: BufferObjects) -> Decision:
     problem = simulation.simulation_input(raw).problem
-    snapshot = dataclasses.replace(problem.snapshot, capacity_buffers=buffers)
-    return schedule(msgspec.structs.replace(problem, snapshot=snapshot))
+    snapshot = with_fields(problem.snapshot, capacity_buffers=buffers)
+    return schedule(with_fields(problem, snapshot=snapshot))
 
 
 def pod_placement(decision: Decision) -> tuple[dict[str, tuple[str, ...]], set[str]]:
@@ -189,7 +189,7 @@ def test_chunks_of_a_template_with_resource_claims_are_not_launched_for(clusters
     pod = template(REQUESTS)
     pod["spec"]["resourceClaims"] = [{"name": "nic", "resourceClaimName": "rack-nic"}]
     stored = msgspec.convert({"metadata": {"name": "web"}, "template": pod}, StoredPodTemplate)
-    decision = decide(clusters.document(clusters.pool()), dataclasses.replace(buffer, pod_template=stored))
+    decision = decide(clusters.document(clusters.pool()), with_fields(buffer, pod_template=stored))
     assert decision.new_node_claims == ()
     assert sorted(decision.chunk_errors) == ["shop/warm#0", "shop/warm#1"]
     assert all("spec.resourceClaims" in error.message for error in decision.chunk_errors.values())
@@ -226,4 +226,4 @@ def test_a_changed_snapshot_has_its_own_chunks() -> None:
     snapshot = Snapshot(taken_at=NOW, capacity_buffers=(objects(replicas=2),))
     assert len(chunk_pods(snapshot)) == 2
     assert chunk_pods(snapshot) is chunk_pods(snapshot)
-    assert len(chunk_pods(dataclasses.replace(snapshot, capacity_buffers=(objects(replicas=3),)))) == 3
+    assert len(chunk_pods(with_fields(snapshot, capacity_buffers=(objects(replicas=3),)))) == 3

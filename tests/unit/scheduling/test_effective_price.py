@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from bench import consolidation as sample
 from shared.api import labels
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import CheapestOffering, Problem
 from shared.scheduling.scheduler import schedule
@@ -19,7 +19,7 @@ NOW = datetime(2026, 11, 24, tzinfo=UTC)
 
 def priced(instance_type: InstanceType, price: float, adjusted: float | None = None) -> InstanceType:
     offering = Offering(zone="z-a", capacity_type=labels.ON_DEMAND, price=price, adjusted_price=adjusted)
-    return replace(instance_type, offerings=(offering,))
+    return with_fields(instance_type, offerings=(offering,))
 
 
 def cheapest(*types: InstanceType) -> CheapestOffering:

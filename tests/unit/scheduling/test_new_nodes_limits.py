@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace as with_fields
 
+from shared.base.struct import with_fields
 from shared.instance_types.allocatable import attachable_volumes
 from shared.instance_types.catalog import Hardware
 

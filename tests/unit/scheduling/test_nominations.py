@@ -5,11 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api import labels, nodeclaim
 from shared.api.containers import Container, ResourceRequirements
@@ -18,6 +16,7 @@ from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
 from shared.api.nodepool import NodePool
 from shared.api.taints import PODS_NOT_NOMINATED
+from shared.base.struct import with_fields
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.nominations.planned_pods import add_planned_pods
@@ -182,16 +181,14 @@ def test_a_younger_pod_of_the_same_name_is_not_nominated() -> None:
 
 def test_a_nodeclaim_being_deleted_nominates_no_pods() -> None:
     node_claim = claim("a", ["one"])
-    deleting = msgspec.structs.replace(
-        node_claim, metadata=msgspec.structs.replace(node_claim.metadata, deletion_timestamp=NOW)
-    )
+    deleting = with_fields(node_claim, metadata=with_fields(node_claim.metadata, deletion_timestamp=NOW))
     assert [c.pods for c in decide([pod("one", 1000)], [deleting]).new_node_claims] == [("default/one",)]
 
 
 def test_a_pod_on_a_leaving_node_is_not_deferred() -> None:
     bought = claim("bought", ["web"], age=timedelta(seconds=90), up=timedelta(seconds=60))
     old = claim("old", ["other"], age=timedelta(seconds=90), up=timedelta(seconds=60))
-    leaving = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, deletion_timestamp=NOW))
+    leaving = with_fields(old, metadata=with_fields(old.metadata, deletion_timestamp=NOW))
     # In sum there is room for it on what is to come, but on none of the machines.
     coming = [claim("a", ["x"]), claim("b", ["y"])]
     web = pod("web", 3000, node="node-old", age=timedelta(seconds=100))
@@ -284,7 +281,7 @@ def test_pods_that_are_added_to_a_nodeclaim_are_planned_for_it_though_they_are_y
     older = claim("a", ["one"], age=timedelta(seconds=20))
     assert add_planned_pods(older, ["default/one"], now=NOW) == {}
     added = add_planned_pods(older, ["default/two"], now=NOW)
-    claims = [replace(older, metadata=replace(older.metadata, annotations=added))]
+    claims = [with_fields(older, metadata=with_fields(older.metadata, annotations=added))]
     decision = decide([pod("two", 2000, age=timedelta(seconds=5)), pod("three", 3000)], claims)
     assert decision.existing_nodes == {"a": ("default/two",)}
     assert [c.pods for c in decision.new_node_claims] == [("default/three",)]

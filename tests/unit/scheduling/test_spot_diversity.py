@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from bench import consolidation as sample
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
+from shared.base.struct import with_fields
 from shared.disruption.price_filter import filter_by_price
 from shared.launch.fleet.batching import merge_launch_groups
 from shared.scheduling.decision import Problem
@@ -29,9 +28,9 @@ LARGE = (30_000, 16 * 1024)
 def pool(diversity: str, *requirements: NodeSelectorRequirement) -> NodePool:
     base = sample.pool()
     template = base.spec.template
-    limited = replace(template, spec=replace(template.spec, requirements=list(requirements)))
-    annotated = replace(base.metadata, annotations={labels.SPOT_DIVERSITY: diversity})
-    return replace(base, metadata=annotated, spec=replace(base.spec, template=limited))
+    limited = with_fields(template, spec=with_fields(template.spec, requirements=list(requirements)))
+    annotated = with_fields(base.metadata, annotations={labels.SPOT_DIVERSITY: diversity})
+    return with_fields(base, metadata=annotated, spec=with_fields(base.spec, template=limited))
 
 
 def decide(node_pool: NodePool, *sizes: tuple[int, int]) -> Decision:
@@ -75,13 +74,13 @@ def test_consolidation_keeps_as_many_types() -> None:
     assert filtered is not None
     assert len(filtered.instance_types) >= 10
     assert filter_by_price(claim, TYPES, prices[0]) is None
-    assert filter_by_price(replace(claim, min_types=0), TYPES, prices[0]) is not None
+    assert filter_by_price(with_fields(claim, min_types=0), TYPES, prices[0]) is not None
 
 
 def test_launches_are_merged_only_if_enough_types_are_common() -> None:
     (claim,) = decide(pool("1"), (1000, 1024)).new_node_claims
-    fewer = replace(claim, instance_types=claim.instance_types[:-1], pods=("default/x",))
+    fewer = with_fields(claim, instance_types=claim.instance_types[:-1], pods=("default/x",))
     assert len({c.instance_types for c in merge_launch_groups((claim, fewer))}) == 1
     least = len(claim.instance_types)
-    separate = merge_launch_groups((replace(claim, min_types=least), replace(fewer, min_types=least)))
+    separate = merge_launch_groups((with_fields(claim, min_types=least), with_fields(fewer, min_types=least)))
     assert len({c.instance_types for c in separate}) == 2

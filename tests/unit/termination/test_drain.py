@@ -2,8 +2,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from msgspec.structs import replace
-
 from shared.api import labels as names
 from shared.api.kubernetes import (
     EphemeralVolumeSource,
@@ -18,6 +16,7 @@ from shared.api.meta import ObjectMeta, OwnerReference
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
 from shared.api.storage import VolumeAttachment, VolumeAttachmentSource, VolumeAttachmentSpec
 from shared.api.taints import DISRUPTED, with_disrupted, without_disrupted
+from shared.base.struct import with_fields
 from shared.termination.drain import drain_step, termination_deadline
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -95,7 +94,7 @@ def test_pods_that_cannot_be_drained_are_ignored() -> None:
     node = OwnerReference(api_version="v1", kind="Node", name="n", uid="n")
     not_drained = (
         pod("static", annotations={names.MIRROR_POD: "x"}),
-        replace(static, metadata=replace(static.metadata, owner_references=[node])),
+        with_fields(static, metadata=with_fields(static.metadata, owner_references=[node])),
         pod("agent", daemon=True, tolerations=everything),
         pod("done", phase="Succeeded"),
         pod("stuck", deleted=NOW - timedelta(minutes=2)),

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from msgspec.structs import replace
-
 from functions.lifecycle.claims.liveness import liveness_failure
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.base.struct import with_fields
 from shared.cloud_provider import Instance, instance_id
 from shared.termination.garbage import (
     GRACE_PERIOD,
@@ -100,7 +99,7 @@ def test_a_deleted_node_is_terminated_until_its_nodeclaim_is_deleted_too() -> No
         return Node(metadata=metadata, spec=NodeSpec(provider_id=provider_id))
 
     living = claim(provider_id=provider_id)
-    leaving = replace(living, metadata=replace(living.metadata, deletion_timestamp=NOW))
+    leaving = with_fields(living, metadata=with_fields(living.metadata, deletion_timestamp=NOW))
     assert deleted_nodes_with_live_nodeclaim([node(gone=True)], [living]) == (node(gone=True),)
     assert deleted_nodes_with_live_nodeclaim([node(gone=False), node(gone=True, ours=False)], [living]) == ()
     assert deleted_nodes_with_live_nodeclaim([node(gone=True)], [leaving]) == ()

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from shared.api.meta import ObjectMeta, with_condition
 from shared.api.nodeclaim import DRAINED, INSTANCE_TERMINATING, NodeClaim, NodeClaimStatus
+from shared.base.struct import with_fields
 from shared.termination.requeue import REQUEUE_AT, WaitReason, is_due, is_scheduled, requeue_after
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -52,7 +52,7 @@ def test_the_wait_for_volumes_counts_from_the_end_of_the_drain() -> None:
     draining = claim()
     assert requeue_after(draining, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=1)
     conditions = with_condition([], DRAINED, status=True, reason="Drained", now=now - timedelta(minutes=5))
-    drained = replace(draining, status=NodeClaimStatus(conditions=conditions))
+    drained = with_fields(draining, status=NodeClaimStatus(conditions=conditions))
     assert requeue_after(drained, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=15)
     assert requeue_after(drained, WaitReason.BLOCKED, latest=None, now=now) == timedelta(minutes=15)
 
@@ -68,7 +68,7 @@ def test_the_requeue_time_is_never_after_the_deadline(waited: int, reason: WaitR
 def reconciles(reason: WaitReason, *, ends_after: float) -> list[int]:
     """The seconds at which something that ends after that many seconds is reconciled, until it has ended."""
     terminating = with_condition([], INSTANCE_TERMINATING, status=True, reason="InstanceTerminating", now=NOW)
-    waiting = replace(claim(), status=NodeClaimStatus(conditions=terminating))
+    waiting = with_fields(claim(), status=NodeClaimStatus(conditions=terminating))
     seconds = [0]
     while seconds[-1] < ends_after:
         now = NOW + timedelta(seconds=seconds[-1])

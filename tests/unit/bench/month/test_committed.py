@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from bench.month.catalog import DEFAULT_POOL, RESOURCES, START, ZONES, Catalog, 
 from bench.month.load_generator import HOUR
 from bench.month.simulated_cluster import SimulatedCluster
 from bench.month.tenon_rules import TenonRules
+from shared.base.struct import with_fields
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 from shared.instance_types.instance_type import InstanceType, Offering
 
@@ -93,7 +93,7 @@ def test_an_instance_that_a_commitment_covers_costs_nothing_more_even_next_to_ch
 
 
 def test_regional_reserved_instances_cover_other_sizes_and_zonal_ones_only_their_type_in_their_zone() -> None:
-    without_large = replace(catalog(), offerings={DEFAULT_POOL: _only("m5.xlarge")})
+    without_large = with_fields(catalog(), offerings={DEFAULT_POOL: _only("m5.xlarge")})
     two = need(vcpus=8, gib=32)
     assert CapacityProgram(without_large, reserved("m5.large", 2)).least_rate(two) == pytest.approx(0.2)
     assert CapacityProgram(without_large, reserved("m5.large", 2, ZONES[0])).least_rate(two) == pytest.approx(0.4)
@@ -104,7 +104,7 @@ def test_regional_reserved_instances_cover_other_sizes_and_zonal_ones_only_their
 
 def _only(name: str) -> Offerings:
     offerings = catalog().offerings[DEFAULT_POOL]
-    return replace(offerings, types=tuple(t for t in offerings.types if t.name == name))
+    return with_fields(offerings, types=tuple(t for t in offerings.types if t.name == name))
 
 
 def test_a_savings_plan_pays_what_its_rates_allow_and_the_rest_has_its_list_price() -> None:
