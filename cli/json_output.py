@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from shared.base.struct import WireStruct
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -38,7 +40,7 @@ Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 """RFC 3339, in UTC."""
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Output(WireStruct, kw_only=True, rename="camel"):
     """A part of an output; names are camelCase in JSON."""
 
 

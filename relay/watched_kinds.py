@@ -17,7 +17,7 @@ from shared.api import nodeclaim
 from shared.api.buffer_signals import RENEWED
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ApiStruct, LabelSelector, ObjectMeta
-from shared.base.struct import Struct
+from shared.base.struct import Struct, WireStruct
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -374,13 +374,13 @@ def updates(change: Change, known_keys: Callable[[Resource], set[str]]) -> Itera
         yield obj.key, obj
 
 
-class Version(msgspec.Struct, frozen=True, rename="camel"):
+class Version(WireStruct, rename="camel"):
     """An object's resourceVersion."""
 
     resource_version: str = ""
 
 
-class Versioned(msgspec.Struct, frozen=True):
+class Versioned(WireStruct):
     """Only the resourceVersion of an object, for bookmarks and for objects that can't be decoded."""
 
     metadata: Version = Version()

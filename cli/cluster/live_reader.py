@@ -31,7 +31,7 @@ from shared.api.meta import ApiStruct
 from shared.base import aws, decision_log, runtime
 from shared.base.settings import CommitmentSettings, variable
 from shared.base.settings import read as read_settings
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct, WireStruct, with_fields
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
 from shared.cluster.errors import ApiError
@@ -69,7 +69,7 @@ _WORKLOADS = tuple(
 )
 
 
-class _Version(msgspec.Struct):
+class _Version(WireStruct):
     major: str = ""
     minor: str = ""
 

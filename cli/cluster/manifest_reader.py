@@ -28,7 +28,7 @@ from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
 from shared.api.runtime_class import RuntimeClass
 from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from shared.base.struct import MutableStruct
+from shared.base.struct import MutableStruct, WireStruct
 from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import Snapshot
@@ -50,7 +50,7 @@ _ZONE_LETTERS = "abcdefgh"
 _USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment", "Service"})
 
 
-class _Document(msgspec.Struct, rename="camel"):
+class _Document(WireStruct, rename="camel"):
     """The outermost value of a JSON file: a list of objects, a document of `tenon simulate`, or one object."""
 
     kind: str = ""
@@ -69,7 +69,7 @@ class _Document(msgspec.Struct, rename="camel"):
         return not self.kind and self.items is None and self.objects is None and self.instance_types is None
 
 
-class _Kind(msgspec.Struct):
+class _Kind(WireStruct):
     kind: str = ""
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from local.world import Options, World
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct, WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Interrupt(Struct, kw_only=True):
         return [i.id for i in world.instances() if i.lifecycle == "spot"][: self.count]
 
 
-class Interruptions(Struct, kw_only=True):
+class Interruptions(WireStruct, kw_only=True):
     """The result of spot interruptions; the names are the JSON's. Times are maxima, in seconds of cluster time.
 
     ``replacement_before_drain_end`` counts interrupted nodes that were still draining when the last replacement was

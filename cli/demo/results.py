@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping  # noqa: TC003 (msgspec reads the annotations for the schema)
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from cli.demo import interruptions, unmet
-from cli.demo.interruptions import Interruptions  # noqa: TC001 (the same)
-from cli.demo.unmet import FalseCondition, PendingPods  # noqa: TC001 (the same)
+from cli.demo.interruptions import Interruptions
+from cli.demo.unmet import FalseCondition, PendingPods
 from shared.base.plurals import plural
-from shared.base.struct import Struct
+from shared.base.struct import Struct, WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ NAMESPACE = "default/"
 """The namespace of the workload; DaemonSets run in other namespaces."""
 
 
-class LaunchedNode(Struct, kw_only=True):
+class LaunchedNode(WireStruct, kw_only=True):
     """One node that was launched."""
 
     instance_type: str
@@ -52,7 +52,7 @@ class StepSpan(Struct, kw_only=True):
     pending: tuple[PendingPods, ...]
 
 
-class StepResult(Struct, kw_only=True):
+class StepResult(WireStruct, kw_only=True):
     """The result of one step; the names are the JSON's. ``seconds_to_rest`` is None if ``--rest`` ended it before.
 
     ``pending`` are the pods that were pending at its end.
@@ -64,7 +64,7 @@ class StepResult(Struct, kw_only=True):
     pending: tuple[PendingPods, ...]
 
 
-class DemoResult(Struct, kw_only=True):
+class DemoResult(WireStruct, kw_only=True):
     """The demo's result; the names are the JSON's. None (null) means that nothing of the kind happened.
 
     Planned, bought and realised price (docs/glossary.md), ``rounds`` (decisions that created NodeClaims for pending

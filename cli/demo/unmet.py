@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.world import foreign_objects
-from shared.base.struct import Struct
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ _SCHEDULER = "default-scheduler"
 _SHOWN_PODS = 3
 
 
-class PendingPods(Struct):
+class PendingPods(WireStruct):
     """Pods by name that are pending for the same reason; of kube-scheduler's if Tenon wrote none."""
 
     pods: tuple[str, ...]
@@ -40,7 +40,7 @@ class PendingPods(Struct):
         return f"pending: {named}: {self.reason}"
 
 
-class FalseCondition(Struct):
+class FalseCondition(WireStruct):
     """A condition that is False, of a NodePool, a node class or their legacy kinds."""
 
     kind: str

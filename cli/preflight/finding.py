@@ -7,13 +7,13 @@ from typing import Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base.struct import Struct
+from shared.base.struct import WireStruct
 from shared.cluster.errors import ApiError
 
 Status = Literal["passed", "failed", "unknown"]
 
 
-class Finding(Struct, kw_only=True):
+class Finding(WireStruct, kw_only=True):
     """The result of a check: what was read, and for a failed one what to do. "unknown": it can't be read."""
 
     check: str

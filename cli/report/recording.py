@@ -15,6 +15,7 @@ import msgspec
 from cli.errors import UsageError
 from cli.file_contents import read_bytes
 from cli.report.traffic import RecordedTraffic
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from shared.base.decision_log import LaunchRecord
@@ -49,7 +50,7 @@ class NodeSpan(
     why: str = ""
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+class Sample(WireStruct, array_like=True):
     """Totals from this moment to the next: cost, its lower bound, scheduled pods, pending pods. None: unknown."""
 
     at: float
@@ -59,7 +60,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     pending: int | None = None
 
 
-class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedDecision(WireStruct, kw_only=True):
     """A disruption decision: ``outcome`` is taken, refused or undone; ``savings`` are USD per hour."""
 
     at: float
@@ -70,7 +71,7 @@ class RecordedDecision(msgspec.Struct, frozen=True, kw_only=True):
     savings: float | None = None
 
 
-class RecordedLaunches(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedLaunches(WireStruct, kw_only=True):
     """The launches of one decision; prices in USD per hour (:class:`shared.base.decision_log.LaunchRecord`)."""
 
     at: float
@@ -95,20 +96,20 @@ class RecordedLaunches(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class Mark(WireStruct, array_like=True):
     """A labelled moment, such as a step of the demo."""
 
     at: float
     label: str
 
 
-class _Version(msgspec.Struct):
+class _Version(WireStruct):
     """The version alone: the other fields of another version may have other shapes."""
 
     version: int = VERSION
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class Recording(WireStruct, kw_only=True):
     """The data of a report. ``notes`` say what is missing, and why. ``traffic`` is that at the end, None of a demo."""
 
     version: int = VERSION

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from cli.traffic.cross_zone import USD_PER_CROSSING_TB, ServiceTraffic, cross_zone_traffic
 from cli.traffic.placed_pods import running_pods
 from cli.traffic.wording import percent, same_zone
 from shared.base.plurals import plural
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from cli.cluster.services import ObservedServices
@@ -27,7 +26,7 @@ _COLUMNS = (
 """Each column's name and the class of its cells."""
 
 
-class RecordedTraffic(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedTraffic(WireStruct, kw_only=True):
     """The share of Services' traffic that crosses zones at the end of a recording, 0 to 1.
 
     ``share`` is None if no Service has endpoints; ``problem`` is why the traffic isn't known, empty if it is. Services

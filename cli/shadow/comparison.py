@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.base.struct import WireStruct
 from shared.shadow.ledger import FLEETS, UNPRICED, Fleet, Offering, exact_dollars, to_cents
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _HOUR = 3600
 
 
-class FleetCost(msgspec.Struct, frozen=True, kw_only=True):
+class FleetCost(WireStruct, kw_only=True):
     """What a fleet cost: USD to the cent, instance-hours, and the hours of instances without a known price."""
 
     dollars: Decimal
@@ -27,7 +28,7 @@ class FleetCost(msgspec.Struct, frozen=True, kw_only=True):
     unpriced_hours: float
 
 
-class OfferingUse(msgspec.Struct, frozen=True, kw_only=True):
+class OfferingUse(WireStruct, kw_only=True):
     """How long a fleet ran instances of an offering, and what they cost in USD."""
 
     instance_type: str
@@ -38,7 +39,7 @@ class OfferingUse(msgspec.Struct, frozen=True, kw_only=True):
     dollars: Decimal
 
 
-class ShadowTotal(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowTotal(WireStruct, kw_only=True):
     """Both fleets over some days. ``saved`` is USD, negative where Tenon's fleet costs more."""
 
     real: FleetCost

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli.shadow.comparison import ShadowTotal, compare
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from cli.shadow.days import ShadowDays
     from shared.shadow.ledger import Day, Event
 
 
-class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
+class Unplaced(WireStruct, kw_only=True):
     """A pod (namespace/name) that Tenon couldn't have placed, why, and for how long."""
 
     pod: str
@@ -22,7 +23,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
     seconds: int
 
 
-class ShadowEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowEvent(WireStruct, kw_only=True):
     """A node that Tenon would have adopted, launched or removed. ``price`` is USD per hour as text, "" if unknown."""
 
     at: datetime
@@ -45,7 +46,7 @@ class ShadowDay(ShadowTotal, frozen=True, kw_only=True):
     events: list[ShadowEvent]
 
 
-class ShadowReport(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowReport(WireStruct, kw_only=True):
     """What ran and what Tenon would have run: in total and by day."""
 
     cluster: str

@@ -20,7 +20,7 @@ from infra import function_sizes
 from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.settings import variable
-from shared.base.struct import Struct
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ SHADOW = "shadow"
 """The mode of a deployment that only compares."""
 
 
-class Function(Struct, kw_only=True):
+class Function(WireStruct, kw_only=True):
     """A deployed function. ``ran`` is the time of its last log line, None if there is none or it can't be read."""
 
     name: str
@@ -46,7 +46,7 @@ class Function(Struct, kw_only=True):
     trouble: str = ""
 
 
-class Queue(Struct, kw_only=True):
+class Queue(WireStruct, kw_only=True):
     """The messages of a queue: visible, in flight, delayed; and in its dead-letter queue."""
 
     name: str
@@ -57,7 +57,7 @@ class Queue(Struct, kw_only=True):
     trouble: str = ""
 
 
-class Alarm(Struct, kw_only=True):
+class Alarm(WireStruct, kw_only=True):
     """An alarm in the ALARM state."""
 
     name: str
@@ -66,7 +66,7 @@ class Alarm(Struct, kw_only=True):
     runbook: str
 
 
-class Unready(Struct, kw_only=True):
+class Unready(WireStruct, kw_only=True):
     """A condition of a NodePool or node class that is False."""
 
     kind: str
@@ -76,7 +76,7 @@ class Unready(Struct, kw_only=True):
     message: str
 
 
-class DeploymentStatus(Struct, kw_only=True):
+class DeploymentStatus(WireStruct, kw_only=True):
     """The status of all parts; ``notes`` say what could not be read, ``pauses`` what is paused.
 
     ``mode`` is active or shadow. ``fleet`` is the fleet whose catalog function, undelivered events and alarm these are,

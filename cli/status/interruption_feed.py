@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from infra.cluster import resource_names
 from shared.base import aws
 from shared.base.aws import error_code
-from shared.base.struct import Struct
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ _HISTORY = timedelta(days=14)
 _PERIOD = 3600
 
 
-class InterruptionFeed(Struct, kw_only=True):
+class InterruptionFeed(WireStruct, kw_only=True):
     """The problems of the feed, and the hour of the last event that a rule matched; None if there was none."""
 
     problems: tuple[str, ...] = ()

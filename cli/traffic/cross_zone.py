@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli.traffic.service import Routing  # noqa: TC001 (a recording is decoded by it)
-from shared.base.struct import MutableStruct, Struct
+from cli.traffic.service import Routing
+from shared.base.struct import MutableStruct, Struct, WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _OVERLOAD_THRESHOLD = 0.2
 (k8s.io/endpointslice/topologycache)."""
 
 
-class ServiceTraffic(Struct, kw_only=True):
+class ServiceTraffic(WireStruct, kw_only=True):
     """``share`` of a Service's traffic crosses zones, 0 to 1.
 
     ``same_zone_share`` is that with trafficDistribution PreferSameZone, and ``same_zone_load`` how busy the busiest

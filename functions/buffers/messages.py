@@ -9,7 +9,7 @@ import msgspec
 
 from shared.api.buffer_signals import ALARM_CHANGED, Event
 from shared.base import hints, queues
-from shared.base.struct import Struct
+from shared.base.struct import Struct, WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -40,7 +40,7 @@ class Batch(Struct, kw_only=True):
     retried: frozenset[str] = frozenset()
 
 
-class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
+class _Envelope(WireStruct, rename={"detail_type": "detail-type"}):
     """EventBridge's, without the detail: what users' events say is of no use here, and may be confidential."""
 
     source: str

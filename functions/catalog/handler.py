@@ -32,7 +32,7 @@ _PARTS = frozenset({"types", "prices"})
 _COMMITMENTS = "commitments"
 
 logger = Logger(service="catalog")
-written = Metrics(namespace=metrics.NAMESPACE, service="catalog")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="catalog")
 
 
 @entry_point(logger)
@@ -54,7 +54,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:  # noqa: ARG0
     except hints.MalformedHintError as error:
         # A retry would not help, and nothing is lost: the next schedule refreshes what is stale.
         logger.error("A malformed event", extra={"why": str(error)})  # noqa: TRY400 (its trace says nothing)
-        metrics.emit(written, {metrics.CATALOG_MALFORMED: 1})
+        metrics.emit(emf_metrics, {metrics.CATALOG_MALFORMED: 1})
         return
     s3 = aws.s3()
     previous: InstanceTypeCatalog | None = None
@@ -92,7 +92,7 @@ def _report(result: RefreshResult, size: int) -> None:
     if result.problems and age > _MAX_PRICE_AGE:
         metrics.report_unwell("catalog-stale", "; ".join(result.problems), weight=metrics.ALARMING)
     metrics.emit(
-        written,
+        emf_metrics,
         {
             metrics.CATALOG_STALE: len(result.problems),
             metrics.CATALOG_NOT_FROM_AWS: int(catalog.price_source != "aws"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared.base.metrics import Metric
 
 logger = Logger(service="interruption")
-powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 
 
 @entry_point(logger, redelivers=True)
@@ -75,7 +75,7 @@ def _emit_metrics(report: Report, *, received: int, malformed: int) -> None:
         metrics.INTERRUPTION_MALFORMED: malformed,
         metrics.INTERRUPTION_CONTRADICTED: report["contradicted"],
     }
-    metrics.emit(powertools_metrics, values)
+    metrics.emit(emf_metrics, values)
     if report.total() or malformed:
         counts = {str(name): count for name, count in report.items() if count}
         logger.info("Handled interruption events", extra=counts | ({"malformed": malformed} if malformed else {}))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shared.base.metrics import Metric
 
 logger = Logger(service="lifecycle")
-powertools_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
 
 
 @entry_point(logger)
@@ -54,7 +54,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
         values[metrics.REALISED_PRICE] = report.realised_price
     if report.cluster_metrics is not None:
         values |= cluster_metrics.values(report.cluster_metrics)
-    metrics.emit(powertools_metrics, values)
+    metrics.emit(emf_metrics, values)
     if is_scheduled:
         _after_sweep(settings, now=runtime.current().now())
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from shared.cluster.lease import NAMESPACE, RELAY_LEASE, LeaseObject, micro_time
 from shared.cluster.resources import LEASES
@@ -39,7 +40,7 @@ class LeaseLostError(RuntimeError):
     """Another invocation has acquired the lease, or may have."""
 
 
-class Successor(msgspec.Struct, frozen=True, kw_only=True):
+class Successor(WireStruct, kw_only=True):
     """The invocation that will acquire the lease. ``observed``: by kind, once it has listed all; None before."""
 
     identity: str
@@ -51,7 +52,7 @@ class Successor(msgspec.Struct, frozen=True, kw_only=True):
         return now < self.renewed + DURATION
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class State(WireStruct, kw_only=True):
     """The Lease as it was read. ``holder`` is "" for none; ``observed`` is that of a holder that handed over."""
 
     version: str = ""

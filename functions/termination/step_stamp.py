@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.meta import ObjectMeta, annotated
-from shared.base.struct import with_fields
+from shared.base.struct import WireStruct, with_fields
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
 
@@ -89,5 +89,5 @@ def _stamp(annotations: Mapping[str, str]) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-class _MetadataOnly(msgspec.Struct, frozen=True):
+class _MetadataOnly(WireStruct):
     metadata: ObjectMeta = ObjectMeta()

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from shared.base.struct import Struct, WireStruct
+
 MAX_BYTES = 3 * 1024 * 1024
 """The largest request body of an API server; a review holds one object."""
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -20,31 +22,31 @@ _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _API_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
 
 
-class _Owner(msgspec.Struct, frozen=True):
+class _Owner(WireStruct):
     kind: str = ""
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _Metadata(WireStruct, rename="camel"):
     name: str = ""
     owner_references: list[_Owner] | None = None
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _Spec(WireStruct, rename="camel"):
     node_name: str = ""
     scheduling_gates: list[dict[str, Any]] | None = None
 
 
-class _Pod(msgspec.Struct, frozen=True):
+class _Pod(WireStruct):
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
-class _Resource(msgspec.Struct, frozen=True):
+class _Resource(WireStruct):
     group: str = ""
     resource: str = ""
 
 
-class _Request(msgspec.Struct, frozen=True, rename="camel"):
+class _Request(WireStruct, rename="camel"):
     uid: str
     operation: str
     resource: _Resource
@@ -55,13 +57,13 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     dry_run: bool = False
 
 
-class _Review(msgspec.Struct, frozen=True, rename="camel"):
+class _Review(WireStruct, rename="camel"):
     api_version: str
     kind: str
     request: _Request
 
 
-class CreatedPod(msgspec.Struct, frozen=True, kw_only=True):
+class CreatedPod(Struct, kw_only=True):
     """A pod that is being created: the request's ``uid``, the pod's ``key``, and whether it may need a node.
 
     DaemonSets' pods, pods with a node or scheduling gates, and dry runs never need one. The webhook's matchConditions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NewType, dataclass_transform
 
 import msgspec
 
-from shared.base.struct import with_fields
+from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ RawQuantities = dict[str, str | int | float]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class ApiStruct(WireStruct, kw_only=True, rename="camel", omit_defaults=True):
     """The base of every kind: immutable, camelCase in JSON, without defaults."""
 
 

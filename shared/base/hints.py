@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.base.struct import Struct, WireStruct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -65,20 +67,20 @@ class MalformedHintError(ValueError):
     """A message that isn't a hint for this cluster; the text says why."""
 
 
-class _Detail(msgspec.Struct, frozen=True):
+class _Detail(WireStruct):
     cluster: str = ""
     keys: list[str] = []
     requeues: int | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="hops")  # the name in messages
 
 
-class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
+class _Envelope(WireStruct, rename={"detail_type": "detail-type"}):
     source: str
     detail_type: str
     detail: _Detail
     time: datetime | None = None
 
 
-class Hint(msgspec.Struct, frozen=True, kw_only=True):
+class Hint(Struct, kw_only=True):
     """The objects to reconcile, and why (``detail_type``). ``time`` is the sender's, None if it gave none.
 
     ``requeues`` counts the messages of a chain in which a function sends to its own queue; the first has none.

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 from aws_lambda_powertools.metrics import MetricUnit, single_metric
 
 from shared.base import runtime, settings
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ FLEET = "fleet"
 """The dimension of what the clusters of a fleet share."""
 
 
-class Metric(msgspec.Struct, frozen=True):
+class Metric(Struct):
     """A metric: the function that emits it, its unit, its CloudWatch statistic, and its description."""
 
     name: str
@@ -221,7 +221,7 @@ REASONS: Mapping[Metric, tuple[float, str, str, str]] = {
 """Above which value of a metric something is wrong, what it is (an entry of docs/runbooks.md), and why, of which."""
 
 
-def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
+def emit(emf_metrics: Metrics, values: Mapping[Metric, float]) -> None:
     """Emit these values now, without counts of zero: CloudWatch charges a metric for each hour that has data.
 
     With lean observability only what is wrong is emitted.
@@ -234,13 +234,13 @@ def emit(metrics: Metrics, values: Mapping[Metric, float]) -> None:
         return
     emitted = {metric: value for metric, value in values.items() if value or metric.statistic != "Sum"}
     for metric, value in emitted.items():
-        metrics.add_metric(name=metric.name, unit=metric.unit, value=value)
+        emf_metrics.add_metric(name=metric.name, unit=metric.unit, value=value)
     if emitted:
         for dimension, setting in ((CLUSTER, "cluster_name"), (FLEET, "fleet")):
             if owner := environ.get(settings.variable(setting)):
-                metrics.add_dimension(name=dimension, value=owner)
+                emf_metrics.add_dimension(name=dimension, value=owner)
                 break
-        metrics.flush_metrics()
+        emf_metrics.flush_metrics()
 
 
 def report_unwell(reason: str, why: str, *, weight: int = 1, cluster: str = "") -> None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from shared.base import hints
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +27,7 @@ MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(Struct, kw_only=True):
     """A message of a batch, and its hint."""
 
     id: str

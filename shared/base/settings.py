@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 
+from shared.base.struct import WireStruct
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,7 +22,7 @@ class SettingsError(RuntimeError):
     """A required environment variable is missing or malformed; the message names it."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(WireStruct, kw_only=True):
     """The settings of every function."""
 
     cluster_name: str

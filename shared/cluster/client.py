@@ -19,6 +19,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from shared.api.meta import ApiStruct, to_json
 from shared.base import runtime
+from shared.base.struct import WireStruct
 from shared.cluster import errors
 from shared.cluster.watch import Watch
 
@@ -53,11 +54,11 @@ _IDEMPOTENT = frozenset({"GET", "PATCH", "DELETE"})
 _random = random.SystemRandom()
 
 
-class _ListMeta(msgspec.Struct, frozen=True):
+class _ListMeta(WireStruct):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _ListHead(msgspec.Struct, frozen=True):
+class _ListHead(WireStruct):
     metadata: _ListMeta = _ListMeta()
 
 

@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import boto3
-import msgspec
 from botocore.exceptions import ClientError
 from kubernetes.client.configuration import Configuration
 
 from shared.base import aws, runtime
+from shared.base.struct import Struct
 from shared.cluster.client import ATTEMPTS, Client
 from shared.cluster.eks_token import TokenSource
 
@@ -32,7 +32,7 @@ _DESCRIPTION_TTL = timedelta(minutes=15)
 _ARN_REGION = 3
 
 
-class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterInfo(Struct, kw_only=True):
     """A cluster. ``certificate_authority`` is base64 PEM as in DescribeCluster; ``version`` is like "1.34"."""
 
     name: str

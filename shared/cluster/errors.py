@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from shared.base.struct import WireStruct
+
 _MAX_TEXT_LENGTH = 500
 _BAD_REQUEST = 400
 _UNAUTHORIZED = 401
@@ -21,7 +23,7 @@ _SERVER_ERROR = 500
 _DISRUPTION_BUDGET = "DisruptionBudget"
 
 
-class Cause(msgspec.Struct, frozen=True):
+class Cause(WireStruct):
     """One cause of an error: an invalid field, or a PodDisruptionBudget that denies an eviction."""
 
     reason: str = ""
@@ -91,12 +93,12 @@ class UnavailableError(ApiError):
     """The server failed, timed out or can't be reached."""
 
 
-class _Details(msgspec.Struct, frozen=True):
+class _Details(WireStruct):
     causes: list[Cause] | None = None
     retry_after: int = msgspec.field(default=0, name="retryAfterSeconds")
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _Status(WireStruct):
     code: int = 0
     reason: str = ""
     message: str = ""

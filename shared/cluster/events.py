@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from shared.base import runtime
+from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ApiError
 from shared.cluster.resources import EVENTS
 
@@ -34,7 +35,7 @@ _MAX_REMEMBERED = 10_000
 _log = logging.getLogger(__name__)
 
 
-class _StoredEvent(msgspec.Struct, frozen=True, rename="camel"):
+class _StoredEvent(WireStruct, rename="camel"):
     count: int = 1
     last_timestamp: datetime | None = None
 

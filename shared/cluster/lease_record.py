@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ConflictError, NotFoundError
 from shared.cluster.lease import NAMESPACE, LeaseObject, lease_name
 from shared.cluster.resources import LEASES
@@ -23,7 +24,7 @@ MAX_BYTES = 200_000
 """Longer texts aren't written: an object may have 262,144 bytes of annotations."""
 
 
-class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
+class LeaseRecord(WireStruct, kw_only=True):
     """The Lease ``namespace/name``, its text ("" without one), and the resourceVersion ("" if it doesn't exist)."""
 
     name: str

@@ -13,6 +13,7 @@ import msgspec
 
 from shared.api.meta import ObjectRef
 from shared.base import runtime
+from shared.base.struct import Struct, WireStruct
 from shared.cluster.errors import ExpiredError, NotFoundError
 from shared.snapshot import InvalidObject
 
@@ -28,30 +29,30 @@ T = TypeVar("T")
 _ATTEMPTS = 3
 
 
-class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+class ListMeta(WireStruct, rename="camel"):
     """The resourceVersion of a list."""
 
     resource_version: str = ""
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class Page(WireStruct, Generic[T]):
     """A page of a list."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class _Metadata(WireStruct):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class _MetadataOnly(msgspec.Struct, frozen=True):
+class _MetadataOnly(WireStruct):
     metadata: _Metadata = _Metadata()
 
 
-class ObjectList(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+class ObjectList(Struct, Generic[T], kw_only=True):
     """A list: its valid objects, its invalid ones, and its resourceVersion."""
 
     objects: tuple[T, ...] = ()

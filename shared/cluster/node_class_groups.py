@@ -14,9 +14,8 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api.nodeclaim import NodeClaim
-from shared.base.struct import with_fields
+from shared.base.struct import Struct, WireStruct, with_fields
 from shared.cluster import listing, resources
-from shared.cluster.listing import ObjectList
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from shared.api.json_types import Json
     from shared.api.kubernetes import Node
     from shared.cluster.client import Client
+    from shared.cluster.listing import ObjectList
 
 AUTO_MODE_GROUP = "eks.amazonaws.com"
 _AUTO_MODE = "eks.amazonaws.com/compute-type"
@@ -31,22 +31,22 @@ _NODE_CLASS_SUFFIX = "nodeclass"
 """Karpenter labels nodes with GROUP/KIND of their node class, in lower case (NodeClassLabelKey in its core)."""
 
 
-class NodeClaimList(msgspec.Struct, frozen=True):
+class NodeClaimList(Struct):
     """The cluster's NodeClaims without those of other groups, and the instances (providerID) of the latter."""
 
     own: ObjectList[NodeClaim]
     foreign_provider_ids: frozenset[str] = frozenset()
 
 
-class _Ref(msgspec.Struct, frozen=True):
+class _Ref(WireStruct):
     group: str = names.AWS_GROUP
 
 
-class _ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _ClaimSpec(WireStruct, rename="camel"):
     node_class_ref: _Ref = _Ref()
 
 
-class _GroupOnly(msgspec.Struct, frozen=True):
+class _GroupOnly(WireStruct):
     spec: _ClaimSpec = _ClaimSpec()
 
 

@@ -26,6 +26,7 @@ import msgspec
 from shared.api.kubernetes import Pod
 from shared.base import runtime
 from shared.base.runtime import in_threads
+from shared.base.struct import WireStruct
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import ObjectList
@@ -56,13 +57,13 @@ class _WatchLagsError(Exception):
     """The watch doesn't reach the state of the list; never leaves this module."""
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+class _Metadata(WireStruct, rename="camel"):
     resource_version: str = ""
     name: str = ""
     namespace: str = ""
 
 
-class _MetadataOnly(msgspec.Struct, frozen=True):
+class _MetadataOnly(WireStruct):
     metadata: _Metadata = _Metadata()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-import msgspec
+from shared.base.struct import Struct
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class Resource(Struct, kw_only=True):
     """A kind's resource in the API. ``group`` is empty for the core group."""
 
     group: str = ""

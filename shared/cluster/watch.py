@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import urllib3
 
+from shared.base.struct import WireStruct
 from shared.cluster import errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class WatchEvent(msgspec.Struct, frozen=True):
+class WatchEvent(WireStruct):
     """One change: ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK; ``object`` is the raw JSON."""
 
     type: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 
 from shared.api.meta import ApiStruct, Condition, ObjectMeta, to_json, with_condition
-from shared.base.struct import with_fields
+from shared.base.struct import WireStruct, with_fields
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from shared.cluster.resources import NODE_CLAIMS
 
@@ -179,7 +179,7 @@ def delete(client: Client, resource: Resource, obj: Object, *, grace_period_seco
     return True
 
 
-class _MetadataOnly(msgspec.Struct, frozen=True):
+class _MetadataOnly(WireStruct):
     metadata: ObjectMeta = ObjectMeta()
 
 
@@ -209,7 +209,7 @@ def _update(client: Client, resource: Resource, obj: O, change: Callable[[O], O]
     return retry_on_conflict(obj, write, reread=reread)
 
 
-class _MetadataAndStatus(msgspec.Struct, frozen=True):
+class _MetadataAndStatus(WireStruct):
     metadata: ObjectMeta = ObjectMeta()
     status: msgspec.Raw = msgspec.Raw(b"{}")
 

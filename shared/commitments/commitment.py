@@ -9,9 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
-from shared.base.struct import with_fields
+from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +20,7 @@ InstanceKind = tuple[str, str]
 PlanKind = Literal["EC2Instance", "Compute"]
 
 
-class ReservedInstances(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class ReservedInstances(WireStruct, array_like=True, kw_only=True):
     """A purchase of ``count`` Reserved Instances, until ``ends``.
 
     ``zone`` is empty for a regional purchase, which covers other sizes of its family too, by normalization factors,
@@ -38,7 +36,7 @@ class ReservedInstances(msgspec.Struct, frozen=True, array_like=True, kw_only=Tr
     ends: datetime
 
 
-class SavingsPlan(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class SavingsPlan(WireStruct, array_like=True, kw_only=True):
     """A Savings Plan of ``commitment`` USD per hour, until ``ends``.
 
     ``family`` is that of an EC2 Instance Savings Plan in this Region, empty for a Compute Savings Plan. ``rates`` are
@@ -53,7 +51,7 @@ class SavingsPlan(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     ends: datetime
 
 
-class Commitments(msgspec.Struct, frozen=True, kw_only=True):
+class Commitments(WireStruct, kw_only=True):
     """The active commitments, and the instances that run on demand, as of ``fetched_at`` (UTC).
 
     ``usage`` is by cluster, with "" for instances of no cluster: how many instances of a type run in a zone, as the key

@@ -14,7 +14,7 @@ import msgspec
 
 from shared.api import nodeclaim
 from shared.api.meta import annotated, is_true, with_condition
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct, WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 """How long replacements may take to initialize. Karpenter's ``minRetryDuration``."""
 
 
-class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
+class QueueEntry(WireStruct, kw_only=True):
     """A command, as noted on each of its claims, with the same ``id`` and ``replacements`` (names of claims)."""
 
     id: str

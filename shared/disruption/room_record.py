@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.base.struct import with_fields
+from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ CORDON_LIMIT = timedelta(minutes=2)
 """How long a node is cordoned at most while its pods terminate."""
 
 
-class RoomRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RoomRecord(WireStruct, kw_only=True, omit_defaults=True):
     """``attempts`` are by the uid of the pod that room was made for."""
 
     attempts: dict[str, list[datetime]] = {}

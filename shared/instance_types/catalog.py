@@ -9,10 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from shared.api import labels as names
 from shared.base.blobs import BlobForm
+from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +20,7 @@ PriceSource = Literal["aws", "kept", "embedded"]
 """The source of on-demand prices: the price list, the catalog before, or the estimates in the code."""
 
 
-class Device(msgspec.Struct, frozen=True, array_like=True):
+class Device(WireStruct, array_like=True):
     """GPUs or accelerators of one model in an instance type; ``memory_mib`` and ``cores`` are of one device."""
 
     name: str
@@ -31,7 +30,7 @@ class Device(msgspec.Struct, frozen=True, array_like=True):
     cores: int = 0
 
 
-class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+class Hardware(WireStruct, array_like=True, kw_only=True):
     """The hardware of an instance type. Zero: it has none, or EC2 doesn't report it.
 
     ``interfaces`` are those of the default network card, the only one that the VPC CNI uses. ``addresses`` is IPv4
@@ -63,7 +62,7 @@ class Hardware(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     shared_attachments: bool = True
 
 
-class InstanceTypeCatalog(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceTypeCatalog(WireStruct, kw_only=True):
     """The instance types of a Region.
 
     ``zones`` maps a zone's name to its id, ``offered`` a type to the zones that have it, ``on_demand`` a type to its

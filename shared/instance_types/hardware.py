@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api import labels
+from shared.base.struct import WireStruct
 from shared.instance_types.catalog import Device, Hardware
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _neurons(devices: Iterable[NeuronDeviceInfoTypeDef]) -> tuple[Device, ...]:
     )
 
 
-class _Facts(msgspec.Struct, frozen=True):
+class _Facts(WireStruct):
     clock_mhz: dict[str, int]
     types: dict[str, tuple[int, int | None]]
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.base.struct import WireStruct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
@@ -33,23 +35,23 @@ _PRODUCTS = (
 """The products to list: every type is sold with shared tenancy, some bare metal only with dedicated tenancy."""
 
 
-class _Dimension(msgspec.Struct):
+class _Dimension(WireStruct):
     price_per_unit: dict[str, str] = msgspec.field(default_factory=dict, name="pricePerUnit")
 
 
-class _Term(msgspec.Struct):
+class _Term(WireStruct):
     price_dimensions: dict[str, _Dimension] = msgspec.field(default_factory=dict, name="priceDimensions")
 
 
-class _Terms(msgspec.Struct):
+class _Terms(WireStruct):
     on_demand: dict[str, _Term] = msgspec.field(default_factory=dict, name="OnDemand")
 
 
-class _Product(msgspec.Struct):
+class _Product(WireStruct):
     attributes: dict[str, str] = {}
 
 
-class _PriceListItem(msgspec.Struct):
+class _PriceListItem(WireStruct):
     product: _Product
     terms: _Terms
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from shared.base.struct import Struct, WireStruct
 from shared.interruptions import (
     capacity_reservation_interruption,
     lifecycle_action,
@@ -38,14 +39,14 @@ OF_GROUPS: Parsers = {
 """The events about instances of node groups."""
 
 
-class _Envelope(msgspec.Struct, frozen=True, rename={"detail_type": "detail-type"}):
+class _Envelope(WireStruct, rename={"detail_type": "detail-type"}):
     source: str
     detail_type: str
     time: datetime
     detail: dict[str, Any]
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(Struct, kw_only=True):
     """A notice, and the time of the event."""
 
     notice: Notice

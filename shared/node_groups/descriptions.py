@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import dataclass_transform
-
-import msgspec
+from shared.base.struct import WireStruct
 
 
-@dataclass_transform(frozen_default=True)
-class _Description(msgspec.Struct, frozen=True, rename="pascal"):
+class _Description(WireStruct, rename="pascal"):
     """As Auto Scaling answers."""
 
 
@@ -112,7 +109,7 @@ class AutoScalingGroup(_Description):
         return self.mixed_instances_policy.launch_template.overrides if self.mixed_instances_policy is not None else ()
 
 
-class ManagedTaint(msgspec.Struct, frozen=True):
+class ManagedTaint(WireStruct):
     """A taint as EKS writes it: effects are NO_SCHEDULE, NO_EXECUTE and PREFER_NO_SCHEDULE."""
 
     key: str
@@ -120,15 +117,15 @@ class ManagedTaint(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
-class _GroupName(msgspec.Struct, frozen=True):
+class _GroupName(WireStruct):
     name: str
 
 
-class _Resources(msgspec.Struct, frozen=True, rename="camel"):
+class _Resources(WireStruct, rename="camel"):
     auto_scaling_groups: tuple[_GroupName, ...] = ()
 
 
-class ManagedNodeGroup(msgspec.Struct, frozen=True, rename="camel"):
+class ManagedNodeGroup(WireStruct, rename="camel"):
     """A managed node group, as EKS answers."""
 
     nodegroup_name: str

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import WireStruct, with_fields
 from shared.node_groups.group_pools import coming_nodes
 from shared.node_groups.node_group import is_expected
 
@@ -36,7 +36,7 @@ _MAX_MESSAGE = 500
 """The states of all groups share one object."""
 
 
-class GroupState(Struct, kw_only=True):
+class GroupState(WireStruct, kw_only=True):
     """``desired`` was asked for at ``asked_at``; ``coming_since`` is None while no node is coming.
 
     ``backoff`` is the length of the last back-off, which ends at ``backoff_until``. ``given_up`` are the provider ids

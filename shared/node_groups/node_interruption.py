@@ -13,7 +13,7 @@ import msgspec
 from shared.api.kubernetes import Taint
 from shared.api.meta import annotated
 from shared.api.taints import NO_SCHEDULE, with_taint
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ _CLOCK_TOLERANCE = timedelta(seconds=0.5)
 _OVERDUE_AFTER = timedelta(seconds=30)
 
 
-class WaitingHook(Struct, kw_only=True):
+class WaitingHook(WireStruct, kw_only=True):
     """A hook that waits for the drain. Its ``timeout`` is that between heartbeats, in seconds."""
 
     group: str
@@ -49,7 +49,7 @@ class WaitingHook(Struct, kw_only=True):
         return with_fields(self, heartbeat_at=now + timedelta(seconds=self.timeout) / 2)
 
 
-class NodeInterruption(Struct, kw_only=True):
+class NodeInterruption(WireStruct, kw_only=True):
     """``deadline`` is when the pods must be gone, whatever their budgets allow; None: they are evicted only.
 
     ``next_step`` is when the next step of the drain is due; ``drained`` is whether none is.

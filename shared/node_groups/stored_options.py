@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.meta import ObjectMeta
-from shared.base.struct import Struct
+from shared.base.struct import WireStruct
 from shared.cluster.errors import NotFoundError
 from shared.cluster.lease import LeaseObject
 from shared.cluster.resources import CONFIG_MAPS, LEASES
@@ -27,7 +27,7 @@ _ALIVE = timedelta(seconds=60)
 """Cluster Autoscaler renews its Lease every two seconds."""
 
 
-class StoredConfigMap(Struct):
+class StoredConfigMap(WireStruct):
     """A ConfigMap, as far as it is read."""
 
     api_version: str = CONFIG_MAPS.api_version

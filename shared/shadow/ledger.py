@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from shared.base.struct import WireStruct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -29,7 +31,7 @@ _CENT = Decimal("0.01")
 _HOUR = 3600
 
 
-class Offering(msgspec.Struct, frozen=True, array_like=True, order=True):
+class Offering(WireStruct, array_like=True, order=True):
     """Instance type, zone and capacity type of a node."""
 
     instance_type: str
@@ -50,7 +52,7 @@ class Usage(msgspec.Struct, array_like=True):
     seconds: int
 
 
-class Event(msgspec.Struct, frozen=True, array_like=True):
+class Event(WireStruct, array_like=True):
     """A node that Tenon would have launched or removed, or that it would have taken over (``adopted``).
 
     ``pods`` would have been placed on it, or moved. ``price`` is USD per hour, :data:`UNPRICED` if not known.
@@ -74,7 +76,7 @@ class UnplacedPod(msgspec.Struct, array_like=True):
     seconds: int = 0
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+class Sample(WireStruct, array_like=True):
     """What ran at a moment, and what would have: USD per hour and nodes, without what nobody scales."""
 
     at: datetime

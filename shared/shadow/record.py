@@ -13,10 +13,11 @@ import msgspec
 from shared.api.nodeclaim import NodeClaim
 from shared.api.nodepool import NodePool
 from shared.base.blobs import BlobForm
+from shared.base.struct import WireStruct
 from shared.shadow.ledger import Day, Offering
 
 
-class VirtualNode(msgspec.Struct, frozen=True, kw_only=True):
+class VirtualNode(WireStruct, kw_only=True):
     """A node of Tenon's virtual fleet, as its NodeClaim; the node has the same labels, taints and resources.
 
     Its time is counted up to ``counted``. ``ends``: it was removed, and its instance ends then.
@@ -32,7 +33,7 @@ class VirtualNode(msgspec.Struct, frozen=True, kw_only=True):
         return self.claim.status.node_name
 
 
-class Binding(msgspec.Struct, frozen=True, array_like=True):
+class Binding(WireStruct, array_like=True):
     """The node of a pod in the virtual cluster, since when, and whether its wait for a real node was counted."""
 
     node: str
@@ -40,14 +41,14 @@ class Binding(msgspec.Struct, frozen=True, array_like=True):
     is_waited: bool = False
 
 
-class Unplaced(msgspec.Struct, frozen=True, array_like=True):
+class Unplaced(WireStruct, array_like=True):
     """A pod (namespace/name) without a node, and why."""
 
     pod: str
     reason: str
 
 
-class RealNode(msgspec.Struct, frozen=True, kw_only=True):
+class RealNode(WireStruct, kw_only=True):
     """A node that runs, as far as the ledger needs it. ``autoscaler`` is who scales it, "" if nobody does.
 
     Its time is counted up to ``counted``.

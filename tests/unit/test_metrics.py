@@ -32,17 +32,17 @@ def test_names_are_given_once() -> None:
 
 
 def test_a_count_of_nothing_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
-    metrics.emit(written, {metrics.REPAIRED: 0, metrics.REGISTERED: 0})
+    emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    metrics.emit(emf_metrics, {metrics.REPAIRED: 0, metrics.REGISTERED: 0})
     assert capsys.readouterr().out == ""
 
 
 def test_a_metric_has_the_dimensions_of_its_cluster_and_function(capsys: pytest.CaptureFixture[str]) -> None:
-    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
     lines = []
     for cluster in ("blue", "green"):  # as in the local world: one process, several clusters
         with runtime.using(runtime.Runtime(environ={"TENON_CLUSTER_NAME": cluster})):
-            metrics.emit(written, {metrics.PENDING: 3})
+            metrics.emit(emf_metrics, {metrics.PENDING: 3})
         lines.append(json.loads(capsys.readouterr().out))
     assert [line["cluster"] for line in lines] == ["blue", "green"]
     for line in lines:
@@ -68,8 +68,8 @@ def test_what_isnt_well_in_a_fleet_is_written_for_the_fleet_and_for_the_cluster(
 
 
 def test_a_gauge_at_zero_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    written = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
-    metrics.emit(written, {metrics.PENDING: 0, metrics.REGISTERED: 2, metrics.REPAIRED: 0})
+    emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="lifecycle")
+    metrics.emit(emf_metrics, {metrics.PENDING: 0, metrics.REGISTERED: 2, metrics.REPAIRED: 0})
     line = json.loads(capsys.readouterr().out)
     names = {m["Name"] for m in line["_aws"]["CloudWatchMetrics"][0]["Metrics"]}
     assert names == {metrics.PENDING.name, metrics.REGISTERED.name}

@@ -15,13 +15,11 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shared.api import labels as names
 from shared.api.meta import RawQuantities
 from shared.api.pods import controller, is_daemon, requests
 from shared.api.quantity import CPU, MEMORY, QuantityError, add, format_resources, parse_resources
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct, WireStruct, with_fields
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.nominations.planned_pods import closed_windows, initialized_for, is_planned, planned_pods
 
@@ -44,7 +42,7 @@ _MAX_WORKLOADS = 100
 _MAX_REFUSED = 50
 
 
-class LostMachine(msgspec.Struct, frozen=True, kw_only=True):
+class LostMachine(WireStruct, kw_only=True):
     """A machine that had no room for a pod which it was launched for; ``allocatable`` as in the NodeClaim's status.
 
     ``refused``: it had room, and yet these pods (namespace/name) weren't bound there.
