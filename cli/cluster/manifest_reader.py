@@ -16,22 +16,13 @@ from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_statu
 from cli.cluster.services import ObservedServices
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
-from cli.runtime_classes import admitted_pods, with_runtime_classes
+from cli.object_snapshot import snapshot_of
 from cli.simulate import input_files
 from cli.traffic.service import Service
 from shared.api import labels as names
-from shared.api import nodeclaim
 from shared.api.decode import DecodeError, decode
-from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
-from shared.api.limit_range import LimitRange
-from shared.api.nodeclaim import NodeClaim
 from shared.api.quantity import QuantityError
-from shared.api.runtime_class import RuntimeClass
-from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from shared.base.struct import MutableStruct, WireStruct
-from shared.cluster.node_class_groups import foreign_pools
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
-from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +34,7 @@ if TYPE_CHECKING:
     from cli.workloads import Workload
     from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.scheduling.decision import UnschedulableReason
-    from shared.snapshot import InvalidObject
+    from shared.snapshot import Snapshot
 
 T = TypeVar("T")
 _ZONE_LETTERS = "abcdefgh"
@@ -103,7 +94,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
     except QuantityError as error:
         raise UsageError(str(error)) from error
     refused: dict[str, UnschedulableReason] = {}
-    snapshot, notes = _snapshot(contents, now, refused)
+    snapshot, notes = snapshot_of(contents.by_kind, now=now, used=_USED_KINDS, refused=refused)
     if offerings is None:
         offerings, more = _catalog_offerings(snapshot, catalog)
         notes += more
@@ -232,50 +223,6 @@ def _add_yaml(contents: _FileContents, data: bytes, path: Path) -> None:
         raise UsageError(f"{path}: the file is empty")
     for value in values:
         _add_json(contents, msgspec.json.encode(value), path)
-
-
-def _snapshot(
-    contents: _FileContents, now: datetime, refused: dict[str, UnschedulableReason]
-) -> tuple[Snapshot, tuple[str, ...]]:
-    """The objects, with pods for the workloads of manifests, and notes on what was left out."""
-    invalid: list[InvalidObject] = []
-
-    def objects(kind: type[T]) -> tuple[T, ...]:
-        return decoding.decode_objects(contents.of(kind.__name__), kind, invalid)
-
-    raw_pools = as_mappings(contents.by_kind, "NodePool", "Provisioner")
-    node_pools, invalid_pools = convert_node_pools(raw_pools)
-    node_classes, invalid_classes = convert_node_classes(
-        as_mappings(contents.by_kind, "EC2NodeClass", "AWSNodeTemplate")
-    )
-    overlays, invalid_overlays = convert_node_overlays(as_mappings(contents.by_kind, "NodeOverlay"))
-    invalid += [*invalid_pools, *invalid_classes, *invalid_overlays]
-    counts = {kind: len(raw) for kind, raw in contents.by_kind.items()}
-    listed = decoding.decode_pods(contents.of("Pod"), refused)
-    added = manifest_pods.added_pods(contents.of, listed, counts, _USED_KINDS, invalid)
-    runtime_classes = objects(RuntimeClass)
-    snapshot = Snapshot(
-        taken_at=now,
-        pods=admitted_pods((*listed, *added.pods), runtime_classes, refused),
-        nodes=objects(Node),
-        node_claims=tuple(c for c in objects(NodeClaim) if c.api_version == nodeclaim.API_VERSION),
-        node_pools=node_pools,
-        node_classes=node_classes,
-        node_overlays=overlays,
-        daemon_sets=with_runtime_classes(objects(DaemonSet), runtime_classes),
-        limit_ranges=objects(LimitRange),
-        namespaces=objects(Namespace),
-        persistent_volumes=objects(PersistentVolume),
-        persistent_volume_claims=added.with_claims(objects(PersistentVolumeClaim)),
-        storage_classes=objects(StorageClass),
-        csi_nodes=objects(CSINode),
-        volume_attachments=objects(VolumeAttachment),
-        pod_disruption_budgets=objects(PodDisruptionBudget),
-        capacity_buffers=decoding.decode_buffers(contents.of, invalid),
-        invalid=tuple(invalid),
-        foreign_pools=foreign_pools(raw_pools),
-    )
-    return snapshot, added.notes
 
 
 def _decode_or_none(raw: Raw, kind: type[T]) -> T | None:

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
+from cli.object_snapshot import snapshot_of
 from cli.report.lower_bound import lower_bound
 from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
-from local.kubernetes import kinds
 from local.world import catalog_cache
-from shared.api.kubernetes import DaemonSet, Node, Pod
-from shared.api.limit_range import LimitRange
+from shared.api.kubernetes import Pod
 from shared.api.pods import is_daemon, requests
 from shared.api.quantity import QuantityError, add
 from shared.base import aws, decision_log, runtime
 from shared.base.struct import MutableStruct
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_pools
-from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +35,17 @@ _SPAN_TIMES = {
     "claim terminating": "deleted", "claim deleted": "terminated",
 }  # fmt: skip
 """The time of a :class:`NodeSpan` that each timeline event sets."""
+
+_BOUNDING_KINDS = (
+    ("v1", "Node"),
+    ("v1", "LimitRange"),
+    ("apps/v1", "DaemonSet"),
+    ("karpenter.sh/v1", "NodePool"),
+    ("karpenter.sh/v1alpha5", "Provisioner"),
+    ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+    ("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate"),
+)
+"""What a node may be, and what of it isn't for pods, with the versions as they are stored."""
 
 
 class Recorder(MutableStruct):
@@ -103,23 +111,8 @@ class Recorder(MutableStruct):
     def _lower_bound(self) -> LowerBound:
         world = self.world
         now = world.clock.now()
-        objects = {
-            kind: world.store.list(world.store.kind(version, kind))
-            for version, kind in (
-                ("karpenter.sh/v1", "NodePool"),
-                ("karpenter.sh/v1alpha5", "Provisioner"),
-                ("karpenter.k8s.aws/v1", "EC2NodeClass"),
-                ("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate"),
-            )
-        }
-        snapshot = Snapshot(
-            taken_at=now,
-            nodes=tuple(msgspec.convert(n, Node) for n in world.nodes()),
-            node_pools=convert_node_pools([*objects["NodePool"], *objects["Provisioner"]])[0],
-            node_classes=convert_node_classes([*objects["EC2NodeClass"], *objects["AWSNodeTemplate"]])[0],
-            daemon_sets=tuple(msgspec.convert(d, DaemonSet) for d in world.store.list(kinds.DAEMON_SETS)),
-            limit_ranges=tuple(msgspec.convert(r, LimitRange) for r in world.store.list(kinds.LIMIT_RANGES)),
-        )
+        objects = {kind: world.store.list(world.store.kind(version, kind)) for version, kind in _BOUNDING_KINDS}
+        snapshot, _ = snapshot_of(objects, now=now, used=objects, refused={})
         offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
         requested = {resource for amounts in self.pod_requests.values() for resource in amounts}
         return lower_bound(snapshot, offerings.resolve_pools(snapshot), requested)

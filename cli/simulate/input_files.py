@@ -9,31 +9,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import decoding, manifest_pods
+from cli import manifest_pods
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
-from cli.runtime_classes import admitted_pods, with_runtime_classes
+from cli.object_snapshot import snapshot_of
 from shared.api.decode import node_claim
-from shared.api.kubernetes import DaemonSet, Namespace, Node
 from shared.api.labels import ARCH, OS
-from shared.api.limit_range import LimitRange
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
-from shared.api.runtime_class import RuntimeClass
-from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from shared.base.struct import MutableStruct, Struct
-from shared.cluster.node_class_groups import foreign_pools
-from shared.cluster.snapshot_reader import convert_node_overlays, convert_node_pools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import apply_overlays, labels_of
 from shared.scheduling.decision import Problem, SchedulingPolicies
-from shared.snapshot import InvalidObject, Snapshot
+from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
+    from cli.decoding import Raw
     from shared.api.json_types import Json
     from shared.api.nodeclaim import NodeClaim
     from shared.scheduling.decision import UnschedulableReason
@@ -141,9 +136,11 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for raw in document.objects:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
-    invalid: list[InvalidObject] = []
+    by_kind.pop("PodDisruptionBudget", None)  # scheduling doesn't ask them
     refused: dict[str, UnschedulableReason] = {}
-    snapshot, read_notes = _snapshot(by_kind, now=now, invalid=invalid, refused=refused)
+    snapshot, read_notes = snapshot_of(
+        by_kind, now=now, used=manifest_pods.USED_KINDS, node_claims=_node_claims, refused=refused
+    )
     notes = [*read_notes, *([] if types else [_NO_TYPES])]
     overlaid = apply_overlays(
         {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in snapshot.node_pools},
@@ -157,55 +154,10 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         pods=frozenset(p.key for p in snapshot.pods if is_pending(p)),
         policies=parse_policies(document.options),
     )
-    return SimulationInput(problem, refused, tuple(invalid), tuple(notes))
+    return SimulationInput(problem, refused, snapshot.invalid, tuple(notes))
 
 
-def _snapshot(
-    by_kind: Mapping[str, Sequence[dict[str, Any]]],
-    *,
-    now: datetime,
-    invalid: list[InvalidObject],
-    refused: dict[str, UnschedulableReason],
-) -> tuple[Snapshot, tuple[str, ...]]:
-    """The objects, and what is to be said of those without a part in the decision."""
-
-    def objects(kind: type[T]) -> tuple[T, ...]:
-        return decoding.decode_objects(by_kind.get(kind.__name__, ()), kind, invalid)
-
-    def of_kind(kind: str) -> Sequence[dict[str, Any]]:
-        return by_kind.get(kind, ())
-
-    counts = {kind: len(raw) for kind, raw in by_kind.items()}
-    listed = decoding.decode_pods(of_kind("Pod"), refused)
-    added = manifest_pods.added_pods(of_kind, listed, counts, manifest_pods.USED_KINDS, invalid)
-    runtime_classes = objects(RuntimeClass)
-    raw_pools = [raw for kind in ("NodePool", "Provisioner") for raw in by_kind.get(kind, ())]
-    node_pools, invalid_pools = convert_node_pools(raw_pools)
-    overlays, invalid_overlays = convert_node_overlays(by_kind.get("NodeOverlay", ()))
-    claims, invalid_claims = _node_claims(by_kind.get("NodeClaim", ()))
-    invalid += [*invalid_pools, *invalid_overlays, *invalid_claims]
-    snapshot = Snapshot(
-        taken_at=now,
-        pods=admitted_pods((*listed, *added.pods), runtime_classes, refused),
-        nodes=objects(Node),
-        node_claims=claims,
-        node_pools=node_pools,
-        node_overlays=overlays,
-        daemon_sets=with_runtime_classes(objects(DaemonSet), runtime_classes),
-        limit_ranges=objects(LimitRange),
-        namespaces=objects(Namespace),
-        persistent_volumes=objects(PersistentVolume),
-        persistent_volume_claims=added.with_claims(objects(PersistentVolumeClaim)),
-        storage_classes=objects(StorageClass),
-        csi_nodes=objects(CSINode),
-        capacity_buffers=decoding.decode_buffers(of_kind, invalid),
-        invalid=tuple(invalid),
-        foreign_pools=foreign_pools(raw_pools),
-    )
-    return snapshot, added.notes
-
-
-def _node_claims(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[NodeClaim, ...], list[InvalidObject]]:
+def _node_claims(raw_objects: Iterable[Raw]) -> tuple[tuple[NodeClaim, ...], list[InvalidObject]]:
     outcomes = [node_claim(raw) for raw in raw_objects]
     invalid = [InvalidObject(ref=c.ref, problems=c.problems) for c in outcomes if c.value is None]
     return tuple(c.value for c in outcomes if c.value is not None), invalid
