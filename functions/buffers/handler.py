@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = Logger(service="buffers")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:  # noqa: ARG001 (Lambda's signature)
     """Handle a whole batch together; returns the messages to deliver again, with the seconds until then."""
     settings = read(BufferSettings, runtime.current().environ)

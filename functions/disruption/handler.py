@@ -40,7 +40,7 @@ logger = Logger(service="disruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="disruption")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Reconcile once for all messages of the batch, or for the schedule's event, which also runs consolidation.
 

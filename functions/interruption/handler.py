@@ -28,7 +28,7 @@ logger = Logger(service="interruption")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="interruption")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Handle a whole batch together, or sweep; returns the messages to deliver again, with the seconds until then."""
     settings = read(InterruptionSettings, runtime.current().environ)

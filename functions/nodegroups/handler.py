@@ -32,7 +32,7 @@ logger = Logger(service="nodegroups")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="nodegroups")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Sweep each minute, or handle a batch; returns the messages to deliver again, with the seconds until then."""
     settings = read(NodeGroupSettings, runtime.current().environ)

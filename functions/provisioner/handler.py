@@ -35,7 +35,7 @@ logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Provision everything that is pending; returns the messages to deliver again, with the seconds until then."""
     settings = read(ProvisionerSettings, runtime.current().environ)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = Logger(service="termination")
 
 
-@entry_point(logger, redelivers=True)
+@entry_point(logger, respond=queues.respond)
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Reconcile each NodeClaim, node and instance of the batch.
 

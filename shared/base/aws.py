@@ -1,8 +1,7 @@
-"""AWS clients, created once per process with the same configuration, and the rows of the table that functions share.
+"""AWS clients, created once per process with the same configuration.
 
 Retries use boto3's standard mode with few attempts: a throttled function returns its message to the queue, where
 waiting costs nothing, instead of multiplying calls. CreateFleet is never retried here (``shared.launch`` decides).
-Every row of the table says when it expires.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ from botocore.config import Config
 from shared.base import runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Callable
 
     from botocore.exceptions import ClientError
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
-    from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef, WriteRequestUnionTypeDef
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_events import EventBridgeClient
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_ssm import SSMClient
-
-    Row = Mapping[str, AttributeValueTypeDef]
 
 T = TypeVar("T")
 UntypedClient = Any
@@ -45,9 +40,6 @@ CREATE_FLEET_SECONDS = 15
 """The time-outs of a call. All attempts together, and CreateFleet's one attempt in the second half of an invocation,
 end before the shortest timeout of a function, so that the function handles the error instead of being killed."""
 _PRICES_READ_SECONDS = 30
-_MAX_BATCH_WRITE = 25
-_RETRY_DELAYS = (0.05, 0.1, 0.2, 0.4)
-"""Seconds before unprocessed items are written again."""
 
 
 def _config() -> Config:
@@ -161,43 +153,3 @@ def savings_plans() -> UntypedClient:
 def error_code(error: ClientError) -> str:
     """AWS's code of an error, such as "UnauthorizedOperation"."""
     return error.response.get("Error", {}).get("Code", "")
-
-
-# --- rows of DynamoDB ---
-
-
-def put_rows(client: DynamoDBClient, table: str, items: Iterable[Row]) -> None:
-    """Write the rows, 25 in a call. Unprocessed ones are written again for about a second, and then dropped.
-
-    Raises:
-        ClientError: DynamoDB failed.
-    """
-    remaining: list[WriteRequestUnionTypeDef] = [{"PutRequest": {"Item": item}} for item in items]
-    for delay in _RETRY_DELAYS:
-        unprocessed: list[WriteRequestUnionTypeDef] = []
-        for start in range(0, len(remaining), _MAX_BATCH_WRITE):
-            response = client.batch_write_item(RequestItems={table: remaining[start : start + _MAX_BATCH_WRITE]})
-            unprocessed += response["UnprocessedItems"].get(table, [])
-        remaining = unprocessed
-        if not remaining:
-            return
-        runtime.sleep(delay)
-
-
-def unexpired_rows(
-    client: DynamoDBClient, table: str, partition: str, *, now: datetime, consistent: bool = False
-) -> Iterator[Row]:
-    """The rows of a partition that haven't expired: DynamoDB deletes a row up to days after its ``expires``.
-
-    Raises:
-        ClientError: DynamoDB failed.
-    """
-    pages = client.get_paginator("query").paginate(
-        TableName=table,
-        KeyConditionExpression="pk = :partition",
-        FilterExpression="expires > :now",
-        ExpressionAttributeValues={":partition": {"S": partition}, ":now": {"N": str(int(now.timestamp()))}},
-        ConsistentRead=consistent,
-    )
-    for page in pages:
-        yield from page["Items"]

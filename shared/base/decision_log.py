@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import aws
+from shared.base import dynamodb_rows
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -58,12 +58,12 @@ def put(dynamodb: DynamoDBClient, table: str, entry: DecisionRecord) -> None:
 
 
 def put_all(dynamodb: DynamoDBClient, table: str, entries: Iterable[DecisionRecord]) -> None:
-    """Write decisions, as :func:`shared.base.aws.put_rows` does.
+    """Write decisions, as :func:`shared.base.dynamodb_rows.put_rows` does.
 
     Raises:
         ClientError: DynamoDB failed.
     """
-    aws.put_rows(dynamodb, table, map(_item, entries))
+    dynamodb_rows.put_rows(dynamodb, table, map(_item, entries))
 
 
 def _item(entry: DecisionRecord) -> dict[str, AttributeValueTypeDef]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shared.base import hints
+from shared.base import aws, hints
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
 
     from aws_lambda_powertools import Logger
@@ -106,15 +106,14 @@ def retry_seconds(receives: int) -> int:
     return _RETRY_SECONDS[min(receives, len(_RETRY_SECONDS)) - 1]
 
 
-def respond(
-    sqs: Callable[[], SQSClient], event: Mapping[str, Any], delays: Mapping[str, int]
-) -> dict[str, list[dict[str, str]]]:
+def respond(event: Mapping[str, Any], delays: Mapping[str, int]) -> dict[str, list[dict[str, str]]]:
     """Lambda's partial batch response that redelivers these messages, each after its seconds."""
     for record in event.get("Records", ()):
         if record["messageId"] in delays:
             name = record["eventSourceARN"].rpartition(":")[2]
-            sqs().change_message_visibility(
-                QueueUrl=sqs().get_queue_url(QueueName=name)["QueueUrl"],
+            sqs = aws.sqs()
+            sqs.change_message_visibility(
+                QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
                 ReceiptHandle=record["receiptHandle"],
                 VisibilityTimeout=delays[record["messageId"]],
             )

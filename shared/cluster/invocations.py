@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws, queues
 from shared.base.metrics import report_unwell
 from shared.base.struct import MutableStruct
 from shared.cluster.errors import ApiError
@@ -26,11 +25,14 @@ _TRANSIENT: tuple[type[Exception], ...] = (ApiError, BotoCoreError, ClientError)
 _SLOW_SHARE = 0.8
 
 
-def entry_point(logger: Logger, *, redelivers: bool = False) -> Callable[[Handler], Handler]:
+def entry_point(
+    logger: Logger, *, respond: Callable[[dict[str, Any], Any], object] | None = None
+) -> Callable[[Handler], Handler]:
     """Decorates a handler: its log lines name the invocation; failures and durations near the timeout are reported.
 
-    A failure is raised on. A handler that ``redelivers`` gets batches of a queue, and returns how many seconds each
-    message waits until it is delivered again (by id; :func:`shared.base.queues.redelivery`); Lambda gets the response.
+    A failure is raised on. ``respond`` makes Lambda's answer of the event and what the handler returns. For batches of
+    a queue it is :func:`shared.base.queues.respond`: the handler returns how many seconds each message waits until it
+    is delivered again, by id.
     """
     function = logger.service
 
@@ -40,8 +42,8 @@ def entry_point(logger: Logger, *, redelivers: bool = False) -> Callable[[Handle
             allowed = context.get_remaining_time_in_millis()
             try:
                 answer = handle(event, context)
-                if redelivers:
-                    answer = queues.respond(aws.sqs, event, answer)
+                if respond is not None:
+                    answer = respond(event, answer)
             except Exception as error:
                 report_unwell("function-errors", f"{function} failed: {type(error).__name__}")
                 raise

@@ -11,7 +11,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import aws
+from shared.base import dynamodb_rows
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.base.aws import Row
+    from shared.base.dynamodb_rows import Row
 
 Pool = tuple[str, str]
 """Instance type, zone."""
@@ -63,7 +63,7 @@ def records(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[Pool
     Raises:
         ClientError: DynamoDB failed.
     """
-    return _records(aws.unexpired_rows(dynamodb, table, PARTITION, now=now))
+    return _records(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now))
 
 
 def _records(rows: Iterable[Row]) -> dict[Pool, PoolRecord]:
@@ -85,7 +85,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[P
     Raises:
         ClientError: DynamoDB failed.
     """
-    return rates(aws.unexpired_rows(dynamodb, table, PARTITION, now=now), now=now)
+    return rates(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now), now=now)
 
 
 def rates(rows: Iterable[Row], *, now: datetime) -> Mapping[Pool, float]:

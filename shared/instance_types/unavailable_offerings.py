@@ -9,14 +9,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import aws
+from shared.base import dynamodb_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mypy_boto3_dynamodb import DynamoDBClient
 
-    from shared.base.aws import Row
+    from shared.base.dynamodb_rows import Row
     from shared.instance_types.instance_type import OfferingKey
 
 TTL = timedelta(minutes=3)
@@ -44,7 +44,7 @@ def mark(
         ClientError: DynamoDB failed.
     """
     expires = str(int((now + ttl).timestamp()))
-    aws.put_rows(
+    dynamodb_rows.put_rows(
         dynamodb,
         table,
         (
@@ -61,7 +61,7 @@ def mark(
 
 def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
     """The offerings that are marked now."""
-    return frozenset(marked_at(aws.unexpired_rows(dynamodb, table, PARTITION, now=now, consistent=True)))
+    return frozenset(marked_at(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now, consistent=True)))
 
 
 def marked_at(rows: Iterable[Row]) -> dict[OfferingKey, datetime]:

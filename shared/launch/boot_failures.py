@@ -18,7 +18,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, is_true
 from shared.api.nodeclass import EC2NodeClass
-from shared.base import aws
+from shared.base import dynamodb_rows
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import instance_id
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.base.aws import Row
+    from shared.base.dynamodb_rows import Row
     from shared.cloud_provider import Instance, NodeClass, ResolvedNodePools
     from shared.snapshot import Snapshot
 
@@ -163,7 +163,7 @@ def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> dict[tupl
     Raises:
         ClientError: DynamoDB failed.
     """
-    return failures_of(aws.unexpired_rows(dynamodb, table, PARTITION, now=now, consistent=True))
+    return failures_of(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now, consistent=True))
 
 
 def failures_of(rows: Iterable[Row]) -> dict[tuple[str, str], BootFailure]:

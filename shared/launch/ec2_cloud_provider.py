@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.labels import PAUSED
-from shared.base import aws, runtime
+from shared.base import aws, dynamodb_rows, runtime
 from shared.base.struct import Struct
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.nodeclaim import NodeClaim
-    from shared.base.aws import Row
+    from shared.base.dynamodb_rows import Row
     from shared.base.runtime import Runtime
     from shared.base.settings import LaunchSettings
     from shared.cloud_provider import (
@@ -131,7 +131,7 @@ class EC2CloudProvider(Struct, kw_only=True):
 
         dynamodb = self.clients.dynamodb()
         rate_limiter = RateLimiter(dynamodb, self.table_name)
-        interrupted = [*aws.unexpired_rows(dynamodb, self.table_name, interruption_rates.PARTITION, now=now)]
+        interrupted = [*dynamodb_rows.unexpired_rows(dynamodb, self.table_name, interruption_rates.PARTITION, now=now)]
         results = launch(
             requests,
             clients=self.clients,
@@ -241,7 +241,7 @@ def read_conditions(
     from shared.launch.node_class import free_addresses
     from shared.launch.resolved_node_pools import LaunchConditions
 
-    rows = partial(aws.unexpired_rows, dynamodb, table, now=now)
+    rows = partial(dynamodb_rows.unexpired_rows, dynamodb, table, now=now)
     marked = [*rows(unavailable_offerings.PARTITION, consistent=True)]
     failed = [*rows(boot_failures.PARTITION, consistent=True)]
     interrupted = _or_none(rows(interruption_rates.PARTITION))

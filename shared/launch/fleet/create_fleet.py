@@ -86,7 +86,11 @@ class FleetCalls(Struct, kw_only=True):
 
     def best_subnets(self, selected: Sequence[ResolvedSubnet]) -> dict[str, Subnet]:
         """By zone: the subnet with the most addresses that are free and not reserved."""
-        free = subnets.refreshed(self.clients.ec2(), selected)
+        unknown = tuple(Subnet(s.id, s.zone, s.zone_id, 0) for s in selected)
+        by_zone = {subnet.zone: subnet for subnet in unknown}
+        if len(by_zone) == len(unknown):  # nothing to choose
+            return by_zone
+        free = subnets.with_free_addresses(self.clients.ec2(), unknown)
         with self.lock:
             return subnets.best(free, self.addresses)
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared.base import aws
+from shared.base import dynamodb_rows
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
     from shared.api.nodeclass import ResolvedSubnet
-    from shared.base.aws import Row
+    from shared.base.dynamodb_rows import Row
     from shared.cluster.connect import ClusterInfo
 
 NODE_ADDRESSES = 17
@@ -100,7 +100,7 @@ def remember(dynamodb: DynamoDBClient, table: str, short: Iterable[ShortSubnet],
         }
         for subnet in short
     ]
-    aws.put_rows(dynamodb, table, items)
+    dynamodb_rows.put_rows(dynamodb, table, items)
 
 
 def remembered(rows: Iterable[Row]) -> tuple[ShortSubnet, ...]:

@@ -69,17 +69,11 @@ def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[Subnet, ...]
     return tuple(sorted(selected.values(), key=lambda s: (-s.free_addresses, s.id)))
 
 
-def refreshed(ec2: EC2Client, subnets: Sequence[ResolvedSubnet]) -> tuple[Subnet, ...]:
-    """The subnets with their free addresses now; EC2 is called only if a zone has several subnets.
-
-    A subnet that EC2's answer leaves out counts as full, so that it is used where it is the only one.
-    """
-    unknown = tuple(Subnet(s.id, s.zone, s.zone_id, 0) for s in subnets)
-    if len({s.zone for s in subnets}) == len(subnets):
-        return unknown
+def with_free_addresses(ec2: EC2Client, subnets: Sequence[Subnet]) -> tuple[Subnet, ...]:
+    """The subnets with their free addresses now; one that EC2's answer leaves out stays as it is."""
     response = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [s.id for s in subnets]}])
     described = {s["SubnetId"]: _subnet(s) for s in response["Subnets"]}
-    return tuple(described.get(s.id, s) for s in unknown)
+    return tuple(described.get(s.id, s) for s in subnets)
 
 
 def best(subnets: Iterable[Subnet], reserved_addresses: Mapping[str, int]) -> dict[str, Subnet]:
