@@ -111,12 +111,14 @@ class _Trial:
         return [[last_time], related_tests(fault, most=_FEW_FILES)]
 
     def _failures_of_all(self, faults: Sequence[Fault], suite: Suite) -> list[str]:
-        """The tests of the suite that fail with all these faults."""
+        """The tests of the suite that fail with all these faults, and not without them."""
         print(f"{suite.target} with {len(faults)} faults at once: {', '.join(f.id for f in faults)}", flush=True)
         with self._copies[0].with_faults(faults):
             failures = self._copies[0].failures([], suite, processes=len(self._copies), stop=False)
         print(f"{len(failures.tests)} tests failed", flush=True)
-        return [*failures.tests, *failures.hanging]
+        failed = [*failures.tests, *failures.hanging]
+        unrelated = self._copies[0].failures(failed, suite, processes=len(self._copies), stop=False) if failed else None
+        return [test for test in failed if unrelated is None or test not in unrelated.tests]
 
     def _try_each(self, suite: Suite, batches: Mapping[Fault, Sequence[Sequence[str]]]) -> None:
         """Try each fault by its batches of tests, one batch after the other, until a test fails."""
