@@ -224,10 +224,14 @@ class Fleets:
             text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
             return "InvalidParameterValue", f"{text} name"
         architecture = self._architecture(candidate.image_id)
-        architectures = _type_info(candidate.instance_type)["ProcessorInfo"]["SupportedArchitectures"]
+        type_info = _type_info(candidate.instance_type)
+        architectures = type_info["ProcessorInfo"]["SupportedArchitectures"]
         if architecture and architecture not in architectures:
             text = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
             return "InvalidParameterValue", f"{text}the architecture '{architecture}' of the specified AMI."
+        if _has_enclaves(candidate.template.data) and type_info.get("NitroEnclavesSupport") != "supported":
+            text = "The requested configuration is currently not supported: Nitro Enclaves can't be enabled on"
+            return "Unsupported", f"{text} {candidate.instance_type}."
         if capacity_type == SPOT and candidate.max_price is not None and candidate.max_price < price:
             return "SpotMaxPriceTooLow", f"Your Spot request price of {candidate.max_price} is lower than {price}."
         return None
@@ -282,6 +286,7 @@ class Fleets:
         data = candidate.template.data
         interfaces = data.get("NetworkInterfaces") or []
         instance.efa_interfaces = sum(nic.get("InterfaceType") in {"efa", "efa-only"} for nic in interfaces)
+        instance.enclave_enabled = _has_enclaves(data)
         instance.capacity_reservation_id = candidate.reservation_id or None
         instance.add_tags(
             {
@@ -331,6 +336,11 @@ def _security_groups(data: Mapping[str, Any]) -> list[str]:
     if groups:
         return list(groups)
     return [group for interface in data.get("NetworkInterfaces") or [] for group in interface.get("Groups", [])]
+
+
+def _has_enclaves(template: Mapping[str, Any]) -> bool:
+    """Whether the template's data enables Nitro Enclaves."""
+    return bool((template.get("EnclaveOptions") or {}).get("Enabled"))
 
 
 def _type_info(instance_type: str) -> dict[str, Any]:

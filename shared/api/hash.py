@@ -22,6 +22,7 @@ import msgspec
 from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import to_json
+from shared.api.nodeclass import ENCLAVES
 from shared.api.nodepool import KIND, NodeClaimTemplate
 from shared.base.struct import with_fields
 
@@ -66,13 +67,19 @@ def is_node_pool_hash(text: str, pool: NodePool) -> bool:
 
 
 def hash_node_class(node_class: EC2NodeClass) -> str:
-    """The hash of the class, without the selector terms: 16 hexadecimal digits."""
+    """The hash of the class, without the selector terms and the count of IP prefixes: 16 hexadecimal digits.
+
+    Enclaves that aren't enabled hash as none.
+    """
+    spec = node_class.spec
     fixed = with_fields(
-        node_class.spec,
+        spec,
         subnet_selector_terms=[],
         security_group_selector_terms=[],
         ami_selector_terms=[],
         capacity_reservation_selector_terms=[],
+        ip_prefix_count=None,
+        enclave_options=ENCLAVES if spec.enclave_options == ENCLAVES else None,
     )
     return _digest(to_json(fixed))
 

@@ -187,6 +187,16 @@ class MetadataOptions(ApiStruct):
     ] = "required"
 
 
+class EnclaveOptions(ApiStruct):
+    """Whether instances can run AWS Nitro Enclaves."""
+
+    enabled: Annotated[bool, describe("Whether Nitro Enclaves are enabled; only types that support them are launched.")]
+
+
+ENCLAVES = EnclaveOptions(enabled=True)
+"""The options of a class with Nitro Enclaves."""
+
+
 class EC2NodeClassSpec(ApiStruct):
     """The desired state of an EC2NodeClass."""
 
@@ -212,6 +222,10 @@ class EC2NodeClassSpec(ApiStruct):
     associate_public_ip_address: Annotated[
         bool | None, describe("Whether instances get a public IP address; by default the subnet's setting.")
     ] = msgspec.field(default=None, name="associatePublicIPAddress")
+    ip_prefix_count: Annotated[
+        int | None,
+        describe("The number of IP prefixes (of 16 IPv4 addresses) that each interface gets at launch.", minimum=0),
+    ] = None
     ami_selector_terms: Annotated[
         list[AMISelectorTerm],
         describe("Selects the AMIs of the instances; terms are ORed.", required=True, minItems=1, maxItems=MAX_TERMS),
@@ -250,6 +264,7 @@ class EC2NodeClassSpec(ApiStruct):
     metadata_options: Annotated[
         MetadataOptions, describe("Options of the instance metadata service.", default=True)
     ] = MetadataOptions()
+    enclave_options: Annotated[EnclaveOptions | None, describe("AWS Nitro Enclaves on the instances.")] = None
     context: Annotated[str, describe("Reserved by EC2 (CreateFleet).")] = ""
     placement_group_selector: Annotated[dict[str, Any] | None, describe("The placement group of the instances.")] = None
     network_interfaces: Annotated[list[dict[str, Any]], describe("Network interfaces of the instances.")] = []

@@ -42,6 +42,11 @@ class ClusterInfo(Struct, kw_only=True):
     service_cidr: str
     region: str
 
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether pods have IPv6 addresses."""
+        return ":" in self.service_cidr
+
 
 class ClusterError(RuntimeError):
     """The cluster doesn't exist or isn't ready yet; the message says which."""

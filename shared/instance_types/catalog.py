@@ -60,6 +60,7 @@ class Hardware(WireStruct, array_like=True, kw_only=True):
     capacity_types: tuple[str, ...] = ()
     ebs_attachments: int = 0
     shared_attachments: bool = True
+    nitro_enclaves: bool = False
 
 
 class InstanceTypeCatalog(WireStruct, kw_only=True):

@@ -70,6 +70,7 @@ def parse_hardware(info: InstanceTypeInfoTypeDef) -> Hardware | None:
         ebs_attachments=ebs.get("MaximumEbsAttachments", 0),
         shared_attachments=ebs.get("AttachmentLimitType", "shared") == "shared",
         capacity_types=tuple(sorted(c for c in info.get("SupportedUsageClasses", []) if c in _USAGE_CLASSES)),
+        nitro_enclaves=info.get("NitroEnclavesSupport") == "supported",
     )
 
 

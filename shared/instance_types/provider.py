@@ -21,6 +21,7 @@ import msgspec
 
 from shared.ami_family.families import GIB, family_of, node_labels
 from shared.api import labels
+from shared.api.nodeclass import ENCLAVES
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.base.struct import Struct, with_fields
 from shared.instance_types import allocatable
@@ -70,8 +71,8 @@ def build_instance_types(
     capacity in bytes that its nodes reported.
 
     Left out are offerings without a known price, types without an offering in the zones (unless ``only_offered`` is
-    false), and types with fewer Elastic Fabric Adapters than the class's own network interfaces need; also all types
-    but those named in ``only``, if given.
+    false), and types without the Elastic Fabric Adapters, Nitro Enclaves or addresses that the class needs; also all
+    types but those named in ``only``, if given.
 
     Raises:
         QuantityError: a kubelet setting or volume of the class has an invalid quantity.
@@ -146,8 +147,17 @@ def _offerings(
 def _is_compatible(
     hardware: Hardware, type_labels: Mapping[str, str], node_class: EC2NodeClass, family: Family, efa_count: int
 ) -> bool:
-    """Whether the class has an AMI for the hardware, and the hardware the Elastic Fabric Adapters that it needs."""
+    """Whether the class has an AMI for the hardware, and the hardware what the class needs of it.
+
+    That is Elastic Fabric Adapters, Nitro Enclaves, and on each interface an address besides its IP prefixes: EC2
+    counts a prefix as an address.
+    """
     if hardware.efa < efa_count or (family.os == "windows" and hardware.arch != "amd64"):
+        return False
+    spec = node_class.spec
+    if spec.enclave_options == ENCLAVES and not hardware.nitro_enclaves:
+        return False
+    if spec.ip_prefix_count and hardware.addresses <= spec.ip_prefix_count:
         return False
     amis = node_class.status.amis
     return not amis or ami_for(type_labels, amis) is not None

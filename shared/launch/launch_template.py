@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 from shared.ami_family.families import GIB
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
+from shared.api.nodeclass import ENCLAVES
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.base.aws import error_code
 from shared.base.struct import Struct
@@ -86,11 +87,12 @@ def launch_template(
     spot: bool,
     reservation_id: str = "",
     efa_count: int = 0,
+    ipv6: bool = False,
 ) -> LaunchTemplate:
     """The launch template of a class with a resolved status.
 
     With a capacity reservation, instances are launched into that reservation only. ``efa_count`` network cards get an
-    Elastic Fabric Adapter, the first of them as the primary interface.
+    Elastic Fabric Adapter, the first of them as the primary interface. ``ipv6``: pods have IPv6 addresses.
 
     Raises:
         QuantityError: the size of a volume is not a quantity.
@@ -108,7 +110,8 @@ def launch_template(
         **cpu_and_placement(spec),
         **_capacity_reservation(node_class, reservation_id),
         **_instance_profile(node_class.status.instance_profile),
-        **_network(node_class, efa_count),
+        **_network(node_class, efa_count, ipv6=ipv6),
+        **({"EnclaveOptions": {"Enabled": True}} if spec.enclave_options == ENCLAVES else {}),
     }
     if not data["BlockDeviceMappings"]:
         del data["BlockDeviceMappings"]
@@ -131,9 +134,9 @@ def _instance_profile(profile: str) -> dict[str, Any]:
     return {"IamInstanceProfile": {"Arn" if profile.startswith("arn:") else "Name": profile}}
 
 
-def _network(node_class: EC2NodeClass, efa_count: int) -> dict[str, Any]:
+def _network(node_class: EC2NodeClass, efa_count: int, *, ipv6: bool) -> dict[str, Any]:
     spec, groups = node_class.spec, [group.id for group in node_class.status.security_groups]
-    interfaces = network_interfaces(spec, groups, public=spec.associate_public_ip_address, efa_count=efa_count)
+    interfaces = network_interfaces(spec, groups, efa_count=efa_count, ipv6=ipv6)
     return {"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}
 
 
@@ -258,12 +261,12 @@ def cpu_and_placement(spec: EC2NodeClassSpec) -> dict[str, Any]:
 
 
 def network_interfaces(
-    spec: EC2NodeClassSpec, groups: Sequence[str], *, public: bool | None, efa_count: int
+    spec: EC2NodeClassSpec, groups: Sequence[str], *, efa_count: int, ipv6: bool = False
 ) -> list[dict[str, Any]]:
     """The network interfaces of the template; empty if EC2's default interface is enough.
 
     The class's own interfaces take precedence over ``efa_count`` Elastic Fabric Adapters, one a network card. EC2 gives
-    no public address to an instance with several interfaces.
+    no public address to an instance with several interfaces, and no IP prefixes to an interface without addresses.
 
     Raises:
         OptionError: a key or value that EC2 doesn't have.
@@ -282,13 +285,22 @@ def network_interfaces(
         interfaces = [
             {"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa"} for i in range(efa_count)
         ]
-    timeouts = _connection_tracking(spec.connection_tracking)
-    if not interfaces and (public is not None or timeouts):
+    public, timeouts = spec.associate_public_ip_address, _connection_tracking(spec.connection_tracking)
+    if not interfaces and (public is not None or timeouts or spec.ip_prefix_count):
         interfaces = [{"DeviceIndex": 0}]
     if len(interfaces) == 1 and public is not None:
         interfaces[0]["AssociatePublicIpAddress"] = public
     tracking = {"ConnectionTrackingSpecification": timeouts} if timeouts else {}
-    return [{**interface, "Groups": list(groups), **tracking} for interface in interfaces]
+    return [
+        {**interface, "Groups": list(groups), **_ip_prefixes(spec, interface, ipv6=ipv6), **tracking}
+        for interface in interfaces
+    ]
+
+
+def _ip_prefixes(spec: EC2NodeClassSpec, interface: Mapping[str, Any], *, ipv6: bool) -> dict[str, int]:
+    if not spec.ip_prefix_count or interface.get("InterfaceType") == "efa-only":
+        return {}
+    return {"Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount": spec.ip_prefix_count}
 
 
 def _check_together(interfaces: Sequence[Mapping[str, Any]]) -> None:

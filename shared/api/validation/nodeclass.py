@@ -79,6 +79,7 @@ def validate_node_class(node_class: EC2NodeClass) -> Iterator[str]:
         yield from _term(at, "sg-", group.id, group.tags, {"name": group.name})
         if group.name and group.tags:
             yield f"{at}.name: {quoted(group.name)} is not allowed together with tags; allowed is one of them"
+    yield from fields.within("spec.ipPrefixCount", spec.ip_prefix_count, 0)
     yield from _images(spec)
     yield from _reservations(spec.capacity_reservation_selector_terms)
     yield from _role(spec)

@@ -74,6 +74,7 @@ class FleetRequest(Struct, kw_only=True):
                 spot=plan.capacity_type == labels.SPOT,
                 reservation_id=reservation_id,
                 efa_count=efa_count,
+                ipv6=self.cluster.is_ipv6,
             )
             for ami_id, reservation_id, efa_count in sorted({self._template_key(o) for o in plan.overrides})
         }

@@ -57,7 +57,7 @@ class ShortSubnet(Struct, kw_only=True):
 
 def node_addresses(cluster: ClusterInfo) -> int:
     """How many free IPv4 addresses a node of the cluster needs in its subnet."""
-    return _IPV6_NODE_ADDRESSES if ":" in cluster.service_cidr else NODE_ADDRESSES
+    return _IPV6_NODE_ADDRESSES if cluster.is_ipv6 else NODE_ADDRESSES
 
 
 def short_subnets(ec2: EC2Client, subnets: Iterable[ResolvedSubnet], *, needed: int) -> tuple[ShortSubnet, ...]:

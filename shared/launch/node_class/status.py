@@ -191,7 +191,7 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
         )
         allocatable.overhead(_SAMPLE_HARDWARE, family, spec.kubelet, capacity)
         launch_template.cpu_and_placement(spec)
-        launch_template.network_interfaces(spec, (), public=spec.associate_public_ip_address, efa_count=0)
+        launch_template.network_interfaces(spec, (), efa_count=0)
     except (UserDataError, OptionError) as error:
         return str(error)
     except QuantityError as error:

@@ -68,6 +68,7 @@ def test_order_does_not_change_the_hash() -> None:
         node_class(securityGroupSelectorTerms=[{"id": "sg-1"}]),
         node_class(amiSelectorTerms=[{"id": "ami-1"}]),
         node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}]),
+        node_class(ipPrefixCount=2),
     ],
 )
 def test_what_selects_is_judged_by_what_it_selects_not_by_the_hash(changed: EC2NodeClass) -> None:
@@ -85,10 +86,41 @@ def test_what_selects_is_judged_by_what_it_selects_not_by_the_hash(changed: EC2N
         node_class(blockDeviceMappings=[{"deviceName": "a"}]),
         node_class(metadataOptions={"httpTokens": "optional"}),
         node_class(cpuOptions={"coreCount": 1}),
+        node_class(enclaveOptions={"enabled": True}),
     ],
 )
 def test_what_instances_are_made_from_changes_the_class_hash(changed: EC2NodeClass) -> None:
     assert hash_node_class(changed) != hash_node_class(node_class())
+
+
+SETTINGS = {
+    "cpuCFSQuota": False,
+    "clusterDNS": ["10.0.0.10", "10.0.0.11"],
+    "evictionSoft": {"memory.available": "5%"},
+    "evictionSoftGracePeriod": {"memory.available": "1m"},
+    "systemReserved": {"cpu": 1, "memory": "1Gi"},
+    "kubeReserved": {"cpu": "100m"},
+    "imageGCHighThresholdPercent": 85,
+    "imageGCLowThresholdPercent": 80,
+    "podsPerCore": 0,
+    "evictionMaxPodGracePeriod": 60,
+}
+BEFORE = [
+    ({}, "44136fa355b3678a"),
+    ({"enclaveOptions": {"enabled": False}}, "44136fa355b3678a"),
+    ({"ipPrefixCount": 0}, "44136fa355b3678a"),
+    ({"kubelet": {}}, "2ae1c1a5781c4580"),
+    ({"kubelet": {"maxPods": 110}}, "9eb5f823be7855a5"),
+    ({"kubelet": {"maxPods": 110, "kubeReserved": {}, "clusterDNS": [], "evictionHard": None}}, "9eb5f823be7855a5"),
+    ({"kubelet": SETTINGS}, "644df788bed200ff"),
+    ({"kubelet": {"maxPods": 40, "allowedUnsafeSysctls": []}, "tags": {"a": "b"}}, "6b799ce477e7f8fe"),
+]
+"""Specs, each with the hash that NodeClaims got while twelve settings of the kubelet were read, and no enclaves."""
+
+
+@pytest.mark.parametrize(("spec", "expected"), BEFORE)
+def test_nodes_of_an_unchanged_class_have_not_drifted(spec: dict[str, Any], expected: str) -> None:
+    assert hash_node_class(node_class(**spec)) == expected
 
 
 BY_KARPENTER = [

@@ -33,8 +33,8 @@ def node_pool(template: Raw | None = None, **spec: object) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("spec", "field"),
     [
-        ({"enclaveOptions": {"enabled": True}}, "spec.enclaveOptions"),
-        ({"ipPrefixCount": 2}, "spec.ipPrefixCount"),
+        ({"enclaveOptions": {"enabled": True, "memory": "1Gi"}}, "spec.enclaveOptions.memory"),
+        ({"bootOptions": {"mode": "uefi"}}, "spec.bootOptions"),
         ({"kubelet": {"maxPods": 30, "shutdownGracePeriod": "45s"}}, "spec.kubelet.shutdownGracePeriod"),
         (
             {"kubelet": {"registerWithTaints": [{"key": "a", "effect": "NoSchedule"}]}},
@@ -57,8 +57,8 @@ def test_a_class_with_a_field_that_is_not_supported_is_invalid_and_says_so(spec:
     "spec",
     [
         {},
-        {"enclaveOptions": {"enabled": False}},
-        {"enclaveOptions": None, "ipPrefixCount": 0},
+        {"bootOptions": {"secure": False}},
+        {"enclaveOptions": None, "prefixes": 0},
         {"kubelet": {"allowedUnsafeSysctls": [], "maxPods": 40}},
         {"networkInterfaces": [{"deviceIndex": 0, "networkCardIndex": 0}]},
     ],

@@ -255,6 +255,14 @@ def test_a_bad_class_is_reported_by_field(spec: dict[str, Any], problem: str) ->
     assert only(class_problems(**spec), problem)
 
 
+def test_a_negative_count_of_ip_prefixes_is_reported_by_field() -> None:
+    assert only(class_problems(ipPrefixCount=-1), "spec.ipPrefixCount: -1 is not allowed; allowed is 0 or more")
+
+
+def test_enclave_options_must_say_whether_enclaves_are_enabled() -> None:
+    assert only(class_problems(enclaveOptions={}), "spec.enclaveOptions.enabled: is missing")
+
+
 @pytest.mark.parametrize(
     ("device", "problem"),
     [

@@ -21,6 +21,7 @@ from shared.api.nodeclass import (
     EC2NodeClass,
     EC2NodeClassSpec,
     EC2NodeClassStatus,
+    EnclaveOptions,
     Kubelet,
     ResolvedAMI,
 )
@@ -61,6 +62,25 @@ def node_class(*images: ResolvedAMI, **spec: object) -> EC2NodeClass:
         spec=EC2NodeClassSpec(**spec),  # type: ignore[arg-type]  # the fields of the spec
         status=EC2NodeClassStatus(amis=list(images)),
     )
+
+
+def test_a_class_with_enclaves_has_only_types_that_support_them() -> None:
+    raw = with_fields(RAW, hardware=(hardware("m5.large", nitro_enclaves=True), hardware("m6g.large", "arm64")))
+
+    def names(*, enabled: bool) -> list[str]:
+        with_options = node_class(enclave_options=EnclaveOptions(enabled=enabled))
+        return [t.name for t in build_instance_types(raw, with_options, None, zones={"a"}, unavailable=())]
+
+    assert names(enabled=True) == ["m5.large"]
+    assert names(enabled=False) == ["m5.large", "m6g.large"]
+
+
+@pytest.mark.parametrize(("count", "names"), [(9, ["m5.large", "m6g.large"]), (10, [])])
+def test_a_prefix_takes_an_address_of_the_interface_and_the_first_is_its_own(count: int, names: list[str]) -> None:
+    with_prefixes = node_class(ip_prefix_count=count)
+    types = build_instance_types(RAW, with_prefixes, None, zones={"a"}, unavailable=())
+    assert [t.name for t in types] == names
+    assert {t.capacity["pods"] for t in types} <= {29}
 
 
 def test_a_type_is_offered_where_the_class_has_subnets_and_a_price_is_known() -> None:

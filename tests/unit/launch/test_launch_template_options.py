@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
+from shared.ami_family.families import FAMILIES
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, EnclaveOptions
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import build_instance_types
 from shared.launch import launch_template
@@ -24,7 +25,7 @@ def fabric(card: int, device: int = 1) -> dict[str, Any]:
 
 def interfaces(*given: dict[str, Any], public: bool | None = None) -> list[dict[str, Any]]:
     return launch_template.network_interfaces(
-        EC2NodeClassSpec(network_interfaces=list(given)), ["sg-1"], public=public, efa_count=0
+        EC2NodeClassSpec(network_interfaces=list(given), associate_public_ip_address=public), ["sg-1"], efa_count=0
     )
 
 
@@ -82,6 +83,36 @@ def test_a_missing_placement_group_is_reported_by_field() -> None:
     message = errors.user_message("InvalidPlacementGroup.Unknown", "The Placement Group 'near' is unknown.")
     assert message == "The Placement Group 'near' is unknown: check spec.placementGroupSelector"
     assert errors.kind("InvalidPlacementGroup.Unknown") == "configuration"
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    node_class = EC2NodeClass(spec=EC2NodeClassSpec(**spec))
+    al2023 = FAMILIES["AL2023"]
+    return dict(
+        launch_template.launch_template(
+            node_class, al2023, cluster="demo", ami_id="ami-1", user_data="", tags={}, spot=False
+        ).data
+    )
+
+
+def test_enclaves_are_enabled_by_the_template() -> None:
+    assert template(enclave_options=EnclaveOptions(enabled=True))["EnclaveOptions"] == {"Enabled": True}
+    off = template(enclave_options=EnclaveOptions(enabled=False))
+    assert off == template()
+    assert "EnclaveOptions" not in off
+
+
+def test_every_interface_with_addresses_gets_its_ip_prefixes() -> None:
+    assert template(ip_prefix_count=2)["NetworkInterfaces"] == [{"DeviceIndex": 0, "Groups": [], "Ipv4PrefixCount": 2}]
+    spec = EC2NodeClassSpec(network_interfaces=[ENA, fabric(0)], ip_prefix_count=1)
+    prefixes = [nic.get("Ipv4PrefixCount") for nic in launch_template.network_interfaces(spec, [], efa_count=0)]
+    assert prefixes == [1, None]
+    (only,) = launch_template.network_interfaces(EC2NodeClassSpec(ip_prefix_count=1), [], efa_count=0, ipv6=True)
+    assert only == {"DeviceIndex": 0, "Groups": [], "Ipv6PrefixCount": 1}
+
+
+def test_no_ip_prefixes_are_as_if_nothing_was_said() -> None:
+    assert template(ip_prefix_count=0) == template()
 
 
 def test_only_types_with_the_requested_efa_count_can_be_launched() -> None:
