@@ -14,7 +14,7 @@ from cli.catalog.entries import entries
 from docs.markdown import complete, table
 from local.world import catalog_cache
 from shared.api import labels
-from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from shared.instance_types.provider import build_instance_types
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ def page() -> str:
 def _entries() -> list[CatalogEntry]:
     catalog = catalog_cache.load_or_fetch(region="us-east-1", seed=0, now=_NOW)
     node_class = EC2NodeClass(spec=EC2NodeClassSpec(ami_family="AL2023"))
-    built = build_instance_types(
-        catalog, node_class, Kubelet(), zones=catalog.zones, unavailable=(), only_offered=False
-    )
+    built = build_instance_types(catalog, node_class, None, zones=catalog.zones, unavailable=(), only_offered=False)
     return sorted(entries(built), key=_order)
 
 

@@ -17,7 +17,7 @@ from cli.cluster import regions
 from cli.errors import CommandError, UsageError
 from cli.nearest import suggestion
 from cli.progress import progress
-from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
+from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from shared.base import aws
 from shared.base.plurals import plural
 from shared.base.struct import Struct
@@ -83,7 +83,7 @@ def _entries(query: Query, filters: Filters) -> list[CatalogEntry]:
 def _types(region_catalog: InstanceTypeCatalog, kubernetes: str, max_pods: int | None) -> tuple[InstanceType, ...]:
     major, minor = (int(part) for part in kubernetes.split("."))
     spec = EC2NodeClassSpec(ami_family="AL2" if (major, minor) <= _LAST_AL2 else "AL2023")
-    kubelet = Kubelet(max_pods=max_pods)
+    kubelet = {} if max_pods is None else {"maxPods": max_pods}
     return build_instance_types(
         region_catalog, EC2NodeClass(spec=spec), kubelet, zones=region_catalog.zones, unavailable=(), only_offered=False
     )

@@ -24,10 +24,20 @@ def downloaded(module: str, minor: str) -> tuple[str, Path]:
     raise SystemExit(f"no release of {module} {minor} can be downloaded")
 
 
-def _go(*arguments: str) -> str:
-    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+def printed(program: Path, module: str, release: str) -> str:
+    """What the Go program prints, which is one file and imports that release of the module."""
     with tempfile.TemporaryDirectory() as folder:
-        command = ["go", *arguments]
+        Path(folder, "main.go").write_text(program.read_text(encoding="utf-8"), encoding="utf-8")
+        _go("mod", "init", "program", folder=folder)
+        _go("get", f"{module}@{release}", folder=folder)
+        return _go("run", ".", folder=folder)
+
+
+def _go(*arguments: str, folder: str = "") -> str:
+    """What Go prints in the folder; "": in an empty one."""
+    environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+    with tempfile.TemporaryDirectory() as empty_folder:
+        command, cwd = ["go", *arguments], folder or empty_folder
         # S603: only module names and versions of this file's callers and of the proxy's lists.
-        done = subprocess.run(command, cwd=folder, env=environment, check=True, text=True, stdout=subprocess.PIPE)  # noqa: S603
+        done = subprocess.run(command, cwd=cwd, env=environment, check=True, text=True, stdout=subprocess.PIPE)  # noqa: S603
     return done.stdout

@@ -51,6 +51,7 @@ def observe(settings: ShadowSettings, record: Record, catalog: InstanceTypeCatal
         runtime=runtime.current(),
         cluster=describe(aws.eks(), settings.cluster_name),
         default_instance_profile=_ANY_PROFILE,
+        catalog=catalog,
     )
     node_classes = current_node_classes(resolver, map(_without_profile, snapshot.node_classes), now=now)
     cache = InstanceTypeCache.of(resolver.runtime)

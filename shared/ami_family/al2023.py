@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shared.ami_family.bootstrap import SHELL, Part, UserDataError, is_mime, parse_mime, registration_flags, write_mime
+from shared.api.kubelet import without_nulls
 from shared.api.yaml_documents import reader, writer
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def _node_config(bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
+    if not bootstrap.kubelet:
+        return {}
     kubelet = bootstrap.settings
     config = {
         "maxPods": kubelet.max_pods,
@@ -65,7 +68,10 @@ def _kubelet_config(bootstrap: Bootstrap) -> dict[str, Any]:
         "imageGCLowThresholdPercent": kubelet.image_gc_low_threshold_percent,
         "cpuCFSQuota": kubelet.cpu_cfs_quota,
     }
-    return {name: value for name, value in config.items() if value is not None and value not in ({}, [])}
+    return {
+        **{name: value for name, value in config.items() if value is not None and value not in ({}, [])},
+        **{name: value for name, value in sorted(without_nulls(dict(bootstrap.kubelet)).items()) if name not in config},
+    }
 
 
 def _user_parts(raw: str) -> list[Part]:

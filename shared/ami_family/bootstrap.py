@@ -8,11 +8,11 @@ user's parts are read, and written together with Tenon's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.api import labels
+from shared.api.kubelet import Kubelet, kubelet_of
 from shared.api.kubernetes import Taint
-from shared.api.nodeclass import Kubelet
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -45,19 +45,22 @@ class UserDataError(ValueError):
 
 
 class Bootstrap(Struct, kw_only=True):
-    """The inputs of user data. ``raid``: the instance store is striped for ephemeral storage."""
+    """The inputs of user data. ``raid``: the instance store is striped for ephemeral storage.
+
+    ``kubelet`` has values in place of expressions.
+    """
 
     cluster: ClusterInfo
     labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
-    kubelet: Kubelet | None = None
+    kubelet: Mapping[str, Any] | None = None
     user_data: str = ""
     raid: bool = False
 
     @property
     def settings(self) -> Kubelet:
-        """The kubelet settings, empty if the class has none."""
-        return self.kubelet or Kubelet()
+        """The kubelet settings that Tenon reads, empty if the class has none."""
+        return kubelet_of(self.kubelet) if self.kubelet else Kubelet()
 
 
 def registrable(node_labels: Mapping[str, str]) -> dict[str, str]:

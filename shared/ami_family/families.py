@@ -5,12 +5,17 @@ Source: Karpenter's AMI families (docs/facts/karpenter.md, section 4).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from shared.api import labels
+from shared.api.kubelet import SETTINGS, without_nulls
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from shared.ami_family.bootstrap import Bootstrap
     from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 
@@ -36,7 +41,8 @@ class Family(Struct, kw_only=True):
 
     ``ephemeral_device`` holds the pods' ephemeral storage; empty: unknown. ``pods_from_interfaces``: maxPods defaults
     to the number of addresses of the network interfaces, else to 110. ``reserves_by_interfaces``: kube-reserved memory
-    is for as many pods as the interfaces allow, whatever maxPods is.
+    is for as many pods as the interfaces allow, whatever maxPods is. ``any_kubelet_setting``: its bootstrap takes a
+    kubelet configuration (AL2023), or is the user's (Custom); others map the settings that Tenon reads.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Family(Struct, kw_only=True):
     reserves_by_interfaces: bool = True
     pods_per_core: bool = True
     soft_eviction: bool = True
+    any_kubelet_setting: bool = False
     windows_build: str = ""
 
 
@@ -68,7 +75,7 @@ FAMILIES = {
     family.name: family
     for family in (
         Family(name=AL2, volumes=_XVDA, ephemeral_device="/dev/xvda"),
-        Family(name=AL2023, volumes=_XVDA, ephemeral_device="/dev/xvda"),
+        Family(name=AL2023, volumes=_XVDA, ephemeral_device="/dev/xvda", any_kubelet_setting=True),
         Family(
             name=BOTTLEROCKET,
             volumes=(Volume(device="/dev/xvda", size_gib=6), Volume(device="/dev/xvdb", size_gib=20)),
@@ -77,7 +84,7 @@ FAMILIES = {
             pods_per_core=False,
             soft_eviction=False,
         ),
-        Family(name=CUSTOM, volumes=(), ephemeral_device=""),
+        Family(name=CUSTOM, volumes=(), ephemeral_device="", any_kubelet_setting=True),
         _windows("Windows2019", "10.0.17763"),
         _windows("Windows2022", "10.0.20348"),
         _windows("Windows2025", "10.0.26100"),
@@ -119,6 +126,26 @@ def family_of(node_class: EC2NodeClass, *, version: str = "") -> Family:
 def _parsed(version: str) -> tuple[int, int]:
     major, _, minor = version.partition(".")
     return int(major), int("".join(c for c in minor if c.isdigit()) or 0)
+
+
+def unsupported_settings(family: Family, kubelet: Mapping[str, Any]) -> list[str]:
+    """A problem for each kubelet setting of a class that the family's bootstrap would leave out.
+
+    >>> unsupported_settings(FAMILIES[BOTTLEROCKET], {"maxPods": 40, "failSwapOn": False})
+    ['spec.kubelet.failSwapOn: false is not supported by Bottlerocket; AL2023 supports every setting']
+    """
+    if family.any_kubelet_setting:
+        return []
+    mapped = SETTINGS if family.pods_per_core else SETTINGS - {"podsPerCore"}
+    given = {name: value for name, value in without_nulls(kubelet).items() if value not in ({}, [], "")}
+    left_out = {name: value for name, value in given.items() if name not in mapped}
+    if len(given.get("clusterDNS", ())) > 1:
+        left_out["clusterDNS"] = given["clusterDNS"]  # only the first is mapped
+    return [
+        f"spec.kubelet.{name}: {msgspec.json.encode(value).decode()} is not supported by {family.name}; "
+        f"AL2023 supports every setting"
+        for name, value in left_out.items()
+    ]
 
 
 def node_labels(family: Family) -> dict[str, str]:

@@ -21,6 +21,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
+from shared.api.kubelet import without_nulls
 from shared.api.meta import to_json
 from shared.api.nodeclass import ENCLAVES
 from shared.api.nodepool import KIND, NodeClaimTemplate
@@ -69,7 +70,7 @@ def is_node_pool_hash(text: str, pool: NodePool) -> bool:
 def hash_node_class(node_class: EC2NodeClass) -> str:
     """The hash of the class, without the selector terms and the count of IP prefixes: 16 hexadecimal digits.
 
-    Enclaves that aren't enabled hash as none.
+    Enclaves that aren't enabled hash as none, and empty maps and lists of kubelet settings as missing.
     """
     spec = node_class.spec
     fixed = with_fields(
@@ -80,6 +81,7 @@ def hash_node_class(node_class: EC2NodeClass) -> str:
         capacity_reservation_selector_terms=[],
         ip_prefix_count=None,
         enclave_options=ENCLAVES if spec.enclave_options == ENCLAVES else None,
+        kubelet=None if spec.kubelet is None else _without_empty(without_nulls(spec.kubelet)),
     )
     return _digest(to_json(fixed))
 
@@ -191,6 +193,10 @@ def _fnv(content: bytes) -> int:
 
 
 # --- Provisioners and node classes ---
+
+
+def _without_empty(settings: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in settings.items() if value not in ({}, [])}
 
 
 def _digest(value: Json) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from shared.api import labels
+from shared.api.kubelet import Kubelet
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import ApiStruct, ObjectMeta, ObjectRef, RawQuantities, describe
 from shared.api.nodeclass import (
@@ -21,7 +22,6 @@ from shared.api.nodeclass import (
     EC2NodeClass,
     EC2NodeClassSpec,
     EC2NodeClassStatus,
-    Kubelet,
     MetadataOptions,
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shared.api.meta import ApiStruct, Condition, NamedObject, ObjectRef, RawQuantities, describe
+from shared.api.meta import ApiStruct, Condition, NamedObject, ObjectRef, describe
 
 API_VERSION = "karpenter.k8s.aws/v1"
 KIND = "EC2NodeClass"
@@ -39,15 +39,6 @@ METADATA_CHOICES = {
     "httpProtocolIPv6": ("enabled", "disabled"),
     "httpTokens": ("required", "optional"),
 }
-RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
-EVICTION_SIGNALS = (
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "pid.available",
-)
 MAX_TERMS = 30
 MAX_DEVICES = 50
 
@@ -96,43 +87,6 @@ class CapacityReservationSelectorTerm(ApiStruct):
     instance_match_criteria: Annotated[
         str, describe("The instance match criteria of the reservation.", enum=MATCH_CRITERIA)
     ] = ""
-
-
-class Kubelet(ApiStruct):
-    """Kubelet settings of the nodes."""
-
-    max_pods: Annotated[int | None, describe("The maximum number of pods on a node.", minimum=0)] = None
-    pods_per_core: Annotated[int | None, describe("The maximum number of pods on a node for each core.", minimum=0)] = (
-        None
-    )
-    system_reserved: Annotated[RawQuantities, describe("Resources reserved for system daemons.")] = {}
-    kube_reserved: Annotated[
-        RawQuantities, describe("Resources reserved for the kubelet and the container runtime.")
-    ] = {}
-    eviction_hard: Annotated[
-        dict[str, str], describe("Hard eviction thresholds: signal to quantity or percentage.")
-    ] = {}
-    eviction_soft: Annotated[
-        dict[str, str], describe("Soft eviction thresholds: signal to quantity or percentage.")
-    ] = {}
-    eviction_soft_grace_period: Annotated[
-        dict[str, str], describe("Grace periods of the soft eviction thresholds.")
-    ] = {}
-    eviction_max_pod_grace_period: Annotated[
-        int | None, describe("The maximum grace period of pods in a soft eviction, in seconds.", minimum=0)
-    ] = None
-    image_gc_high_threshold_percent: Annotated[
-        int | None, describe("The disk usage above which images are garbage-collected.", minimum=0, maximum=100)
-    ] = msgspec.field(default=None, name="imageGCHighThresholdPercent")
-    image_gc_low_threshold_percent: Annotated[
-        int | None, describe("The disk usage down to which images are garbage-collected.", minimum=0, maximum=100)
-    ] = msgspec.field(default=None, name="imageGCLowThresholdPercent")
-    cpu_cfs_quota: Annotated[
-        bool | None, describe("Whether CPU CFS quota is enforced for containers with CPU limits.")
-    ] = msgspec.field(default=None, name="cpuCFSQuota")
-    cluster_dns: Annotated[list[str], describe("IP addresses of the cluster's DNS servers.")] = msgspec.field(
-        default_factory=list, name="clusterDNS"
-    )
 
 
 class BlockDevice(ApiStruct):
@@ -241,7 +195,13 @@ class EC2NodeClassSpec(ApiStruct):
     ] = ""
     instance_profile: Annotated[str, describe("The nodes' instance profile, instead of a role.", minLength=1)] = ""
     tags: Annotated[dict[str, str], describe("Tags of instances, volumes, network interfaces and fleets.")] = {}
-    kubelet: Annotated[Kubelet | None, describe("Kubelet settings of the nodes.")] = None
+    kubelet: Annotated[
+        dict[str, Any] | None,
+        describe(
+            "The fields of the kubelet's KubeletConfiguration (v1beta1); maxPods and the values of kubeReserved and "
+            "systemReserved may be expressions."
+        ),
+    ] = None
     block_device_mappings: Annotated[
         list[BlockDeviceMapping],
         describe(

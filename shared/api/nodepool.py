@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from shared.api import admission_rules, labels
+from shared.api.kubelet import Kubelet
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
 from shared.api.meta import (
     DURATION,
@@ -18,9 +19,12 @@ from shared.api.meta import (
     ObjectRef,
     RawQuantities,
     describe,
+    to_json,
 )
-from shared.api.nodeclass import EC2NodeClass, Kubelet
 from shared.base.struct import with_fields
+
+if TYPE_CHECKING:
+    from shared.api.nodeclass import EC2NodeClass
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodePool"
@@ -238,4 +242,4 @@ def node_class_for(pool: NodePool, node_class: EC2NodeClass) -> EC2NodeClass:
     kubelet = pool.spec.template.spec.kubelet
     if kubelet is None:
         return node_class
-    return with_fields(node_class, spec=with_fields(node_class.spec, kubelet=kubelet))
+    return with_fields(node_class, spec=with_fields(node_class.spec, kubelet=to_json(kubelet)))

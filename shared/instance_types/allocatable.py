@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from shared.ami_family.families import CUSTOM, GIB
 from shared.api import labels
-from shared.api.nodeclass import Kubelet
+from shared.api.kubelet import Kubelet
 from shared.api.quantity import (
     CPU,
     EPHEMERAL_STORAGE,

@@ -71,7 +71,8 @@ class InstanceType(Struct, kw_only=True, dict=True):
     """An instance type: its labels (one value each), its resources as exact integers, and its offerings.
 
     ``overhead`` is what the kubelet and the system reserve; pods get ``capacity - overhead``. ``volumes`` is how many
-    EBS volumes pods may attach; None: not known.
+    EBS volumes pods may attach; None: not known. ``kubelet_values`` are the kubelet settings that the class's
+    expressions give for the type, as JSON; empty: it has none.
     """
 
     name: str
@@ -80,6 +81,7 @@ class InstanceType(Struct, kw_only=True, dict=True):
     overhead: Resources
     offerings: tuple[Offering, ...]
     volumes: int | None = None
+    kubelet_values: str = ""
 
     @cached_property
     def allocatable(self) -> Resources:

@@ -15,12 +15,13 @@ would cost more than the decision.
 from __future__ import annotations
 
 from threading import Lock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from shared.ami_family.families import GIB, family_of, node_labels
 from shared.api import labels
+from shared.api.kubelet import Kubelet, has_expressions, kubelet_of
 from shared.api.nodeclass import ENCLAVES
 from shared.api.quantity import EPHEMERAL_STORAGE, parse_quantity
 from shared.base.struct import Struct, with_fields
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from shared.ami_family.families import Family
-    from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec, Kubelet
+    from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
     from shared.base.runtime import Runtime
     from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
     from shared.instance_types.instance_type import Offering, OfferingKey
@@ -56,7 +57,7 @@ _EFA_INTERFACE_TYPES = frozenset({"efa", "efa-only"})
 def build_instance_types(
     catalog: InstanceTypeCatalog,
     node_class: EC2NodeClass,
-    kubelet: Kubelet | None,
+    kubelet: Mapping[str, Any] | None,
     *,
     zones: Collection[str],
     unavailable: Collection[OfferingKey],
@@ -76,9 +77,10 @@ def build_instance_types(
 
     Raises:
         QuantityError: a kubelet setting or volume of the class has an invalid quantity.
+        KubeletError: a kubelet expression is invalid, or has no value on one of the types.
     """
     family = family_of(node_class)
-    settings = kubelet if kubelet is not None else node_class.spec.kubelet
+    settings_of = kubelet_settings(kubelet if kubelet is not None else node_class.spec.kubelet, family)
     class_labels = {labels.REGION: catalog.region, **node_labels(family)}
     efas = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in node_class.spec.network_interfaces)
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
@@ -91,8 +93,36 @@ def build_instance_types(
         type_labels = instance_type_labels(hardware) | class_labels
         if _is_compatible(hardware, type_labels, node_class, family, efas):
             memory = (observed_memory or {}).get(hardware.name)
+            settings = settings_of(hardware)
             types.append(_instance_type(hardware, type_labels, offerings, node_class.spec, family, settings, memory))
     return tuple(sorted(types, key=lambda t: t.name))
+
+
+class KubeletOfType(Struct):
+    """The settings of a type's nodes; ``values`` are those of the class's expressions as JSON, empty if it has none."""
+
+    settings: Kubelet
+    values: str = ""
+
+
+def kubelet_settings(settings: Mapping[str, Any] | None, family: Family) -> Callable[[Hardware], KubeletOfType]:
+    """The kubelet settings by hardware: the same for all unless the class has expressions.
+
+    Raises:
+        KubeletError: an expression is invalid; from the result, if it has no value on a type.
+    """
+    if not settings or not has_expressions(settings):
+        static = KubeletOfType(kubelet_of(settings) if settings else Kubelet())
+        return lambda _: static
+    from shared.instance_types.kubelet_expressions import compile_expressions  # noqa: PLC0415 (few classes have any)
+
+    expressions = compile_expressions(settings)
+
+    def of_type(hardware: Hardware) -> KubeletOfType:
+        values = expressions.values(hardware, family)
+        return KubeletOfType(kubelet_of({**settings, **values}), msgspec.json.encode(values).decode())
+
+    return of_type
 
 
 def _instance_type(
@@ -101,13 +131,13 @@ def _instance_type(
     offerings: tuple[Offering, ...],
     spec: EC2NodeClassSpec,
     family: Family,
-    kubelet: Kubelet | None,
+    kubelet: KubeletOfType,
     observed_memory: int | None,
 ) -> InstanceType:
     capacity = allocatable.capacity(
         hardware,
         family,
-        kubelet,
+        kubelet.settings,
         block_devices=spec.block_device_mappings,
         raid=spec.instance_store_policy == RAID0,
         observed_memory=observed_memory,
@@ -116,9 +146,10 @@ def _instance_type(
         name=hardware.name,
         labels=type_labels,
         capacity=capacity,
-        overhead=allocatable.overhead(hardware, family, kubelet, capacity),
+        overhead=allocatable.overhead(hardware, family, kubelet.settings, capacity),
         offerings=offerings,
         volumes=allocatable.attachable_volumes(hardware, own_volumes=len(spec.block_device_mappings or family.volumes)),
+        kubelet_values=kubelet.values,
     )
 
 

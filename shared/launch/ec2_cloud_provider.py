@@ -210,6 +210,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             runtime=self.runtime,
             cluster=self._cluster(),
             default_instance_profile=self.default_instance_profile,
+            catalog=self.catalog,
         )
 
     def _cluster(self) -> ClusterInfo:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api import labels
+from shared.api.kubelet import KubeletError
 from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
@@ -147,26 +148,31 @@ class StepInputs(Struct, kw_only=True):
 def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
     """The catalog's types under the node class's AMIs, kubelet settings, volumes, zones and capacity reservations.
 
-    Offerings that had no capacity stay, as not available.
+    Offerings that had no capacity stay, as not available. A pool whose kubelet expressions have no value on a type is
+    not ready.
     """
     snapshot = inputs.snapshot
     lists: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
-    instance_types = dict(resolved.instance_types)
+    instance_types, not_ready = dict(resolved.instance_types), dict(resolved.not_ready)
     for pool, node_class in inputs.node_classes.items():
         key = node_class.name, msgspec.json.encode(node_class.spec.kubelet)
-        if key not in lists:
-            lists[key] = list_instance_types(
-                inputs.catalog,
-                node_class,
-                zones={s.zone for s in node_class.status.subnets},
-                unavailable=inputs.conditions.unavailable,
-                observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class)
-                if snapshot.node_claims
-                else {},
-                cache=inputs.cache,
-            )
-        instance_types[pool] = lists[key]
-    return with_fields(resolved, instance_types=instance_types)
+        try:
+            if key not in lists:
+                lists[key] = list_instance_types(
+                    inputs.catalog,
+                    node_class,
+                    zones={s.zone for s in node_class.status.subnets},
+                    unavailable=inputs.conditions.unavailable,
+                    observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class)
+                    if snapshot.node_claims
+                    else {},
+                    cache=inputs.cache,
+                )
+        except KubeletError as error:  # of a type that is new in the catalog: the class was valid
+            not_ready[pool] = f"{node_class.ref}: {error}"
+        else:
+            instance_types[pool] = lists[key]
+    return with_fields(resolved, instance_types=instance_types, not_ready=not_ready)
 
 
 def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:

@@ -116,6 +116,31 @@ CASES = {
         reason="Invalid",
         says=("spec.networkInterfaces[0].interfaceType", '"trunk"', "efa-only"),
     ),
+    "kubelet": Bad(
+        spec={"kubelet": {"maxPod": 30}},
+        condition="ValidationSucceeded",
+        reason="InvalidKubeletConfiguration",
+        says=("spec.kubelet.maxPod: 30 is not allowed", "no such setting"),
+        pool_says="no valid EC2NodeClass",
+    ),
+    "kubelet-of-family": Bad(
+        spec={"amiSelectorTerms": [{"alias": "bottlerocket@latest"}], "kubelet": {"failSwapOn": False}},
+        condition="ValidationSucceeded",
+        reason="UnsupportedKubeletConfiguration",
+        says=("spec.kubelet.failSwapOn: false is not supported by Bottlerocket",),
+    ),
+    "expression": Bad(
+        spec={"kubelet": {"maxPods": "cpus * 10"}},
+        condition="ValidationSucceeded",
+        reason="KubeletExpressionInvalid",
+        says=("spec.kubelet.maxPods", '"cpus * 10"', "known are vcpus"),
+    ),
+    "expression-without-value": Bad(
+        spec={"kubelet": {"maxPods": "100 / (vcpus - 64)"}},
+        condition="ValidationSucceeded",
+        reason="KubeletExpressionEvaluationFailed",
+        says=("spec.kubelet.maxPods", '"100 / (vcpus - 64)" on '),
+    ),
     "placement": Bad(
         spec={"placementGroupSelector": {"name": "a", "id": "pg-0123"}},
         condition="ValidationSucceeded",

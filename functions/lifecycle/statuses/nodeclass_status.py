@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import ClientError
+
 from shared.api import meta
+from shared.api.kubelet import has_expressions
 from shared.api.nodeclass import READY
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
 from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import resolve_node_classes
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.nodeclass import EC2NodeClass
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
@@ -40,12 +46,22 @@ def write_statuses(
         runtime=context.runtime,
         cluster=describe(context.aws.eks(), context.settings.cluster_name),
         default_instance_profile=context.settings.node_instance_profile,
+        catalog=_catalog(context) if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,
     )
     resolved_classes = resolve_node_classes(resolver, snapshot.node_classes, now=context.now)
     for node_class in snapshot.node_classes:
         resolved_class = _with_boot_condition(resolved_classes[node_class.name], by_class.get(node_class.name), context)
         context.attempt(node_class.ref, partial(_write_status, context, node_class, resolved_class))
     return dict(resolved_classes)
+
+
+def _catalog(context: ReconcileContext) -> InstanceTypeCatalog | None:
+    """The instance types that expressions are evaluated on; None if there is no catalog yet."""
+    try:
+        return catalog_store.load(context.aws.s3(), context.settings.catalog_bucket, max_age=None)
+    except (CatalogMissingError, ClientError) as error:
+        context.logger.warning("Kubelet expressions are evaluated on a sample only", extra={"why": str(error)})
+        return None
 
 
 def _with_boot_condition(

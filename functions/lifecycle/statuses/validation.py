@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api.meta import ApiStruct, Condition, ObjectMeta, with_condition
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
+from shared.api.validation import kubelet
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
@@ -37,13 +38,13 @@ def write_invalid(context: ReconcileContext, snapshot: Snapshot) -> None:
 
 
 def invalid_conditions(
-    conditions: list[Condition], problems: Iterable[str], *, generation: int, now: datetime
+    conditions: list[Condition], problems: Collection[str], *, generation: int, now: datetime
 ) -> list[Condition]:
     """The conditions of an invalid NodePool or node class: not valid and not ready, with every problem."""
-    message = "; ".join(problems)
+    message, reason = "; ".join(problems), kubelet.reason(problems, otherwise="Invalid")
     for type_ in (VALIDATION_SUCCEEDED, READY):
         conditions = with_condition(
-            conditions, type_, status=False, reason="Invalid", message=message, now=now, generation=generation
+            conditions, type_, status=False, reason=reason, message=message, now=now, generation=generation
         )
     return conditions
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels, legacy
+from shared.api.meta import to_json
 from shared.api.nodeclass import AMI_FAMILIES
 from shared.api.nodepool import MAX_WEIGHT
-from shared.api.validation import fields, nodeclass, nodepool
+from shared.api.validation import fields, kubelet, nodeclass, nodepool
 from shared.api.validation.fields import quoted
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def validate_provisioner(provisioner: Provisioner) -> Iterator[str]:
     yield from fields.requirements("spec.requirements", spec.requirements)
     yield from fields.both_taints("spec", spec.taints, spec.startup_taints)
     if spec.kubelet_configuration is not None:
-        yield from nodeclass.kubelet_settings("spec.kubeletConfiguration", spec.kubelet_configuration)
+        yield from kubelet.read_settings("spec.kubeletConfiguration", to_json(spec.kubelet_configuration))
     yield from _provider(spec)
     yield from fields.within("spec.ttlSecondsAfterEmpty", spec.ttl_seconds_after_empty, 0)
     yield from fields.within("spec.ttlSecondsUntilExpired", spec.ttl_seconds_until_expired, 0)

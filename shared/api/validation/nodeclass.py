@@ -1,4 +1,4 @@
-"""Validation of an EC2NodeClass: selector terms, AMI family, role, tags, block devices, kubelet and metadata settings.
+"""Validation of an EC2NodeClass: selector terms, AMI family, role, tags, block devices and metadata settings.
 
 Fields that Tenon doesn't know are invalid, too.
 What the terms select is known only when they are resolved on AWS. The limits of volumes are EC2's (API reference,
@@ -7,7 +7,6 @@ What the terms select is known only when they are resolved on AWS. The limits of
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -18,17 +17,15 @@ from shared.api import labels
 from shared.api.nodeclass import (
     ALIAS_FAMILIES,
     AMI_FAMILIES,
-    EVICTION_SIGNALS,
     INSTANCE_STORE_POLICIES,
     MATCH_CRITERIA,
     MAX_DEVICES,
     MAX_TERMS,
     METADATA_CHOICES,
-    RESERVABLE,
     VOLUME_TYPES,
 )
 from shared.api.quantity import MEMORY, QuantityError, parse_quantity
-from shared.api.validation import fields
+from shared.api.validation import fields, kubelet
 from shared.api.validation.fields import quoted
 
 if TYPE_CHECKING:
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
         CapacityReservationSelectorTerm,
         EC2NodeClass,
         EC2NodeClassSpec,
-        Kubelet,
         MetadataOptions,
     )
 
@@ -62,7 +58,6 @@ _RESERVED_TAGS = frozenset({labels.NODEPOOL, labels.NODECLAIM_TAG, labels.NODECL
 _RESERVED_PREFIXES = ("kubernetes.io/cluster/", "karpenter.sh/managed-by", "eks:", "aws:", labels.OWN_PREFIX)
 _NO_VALUE: tuple[object, ...] = (None, False, 0, "", [], {})
 """Values of an unknown field that ask for nothing."""
-_PERCENT = re.compile(r"(100(\.0+)?|[0-9]{1,2}(\.[0-9]+)?)%")
 
 
 def validate_node_class(node_class: EC2NodeClass) -> Iterator[str]:
@@ -86,7 +81,7 @@ def validate_node_class(node_class: EC2NodeClass) -> Iterator[str]:
     yield from tags("spec.tags", spec.tags)
     yield from block_devices("spec.blockDeviceMappings", spec.block_device_mappings)
     if spec.kubelet is not None:
-        yield from kubelet_settings("spec.kubelet", spec.kubelet)
+        yield from kubelet.settings("spec.kubelet", spec.kubelet)
     if spec.instance_store_policy:
         yield from fields.choice("spec.instanceStorePolicy", spec.instance_store_policy, INSTANCE_STORE_POLICIES)
     yield from metadata_options("spec.metadataOptions", spec.metadata_options)
@@ -257,53 +252,6 @@ def tags(path: str, given: Mapping[str, str]) -> Iterator[str]:
             )
         if len(value) > _MAX_TAG_VALUE:
             yield f"{path}.{key}: has {len(value)} characters; allowed are at most {_MAX_TAG_VALUE}"
-
-
-def kubelet_settings(path: str, kubelet: Kubelet) -> Iterator[str]:
-    """The problems of kubelet settings, in the order of their fields."""
-    yield from fields.within(f"{path}.maxPods", kubelet.max_pods, 0)
-    yield from fields.within(f"{path}.podsPerCore", kubelet.pods_per_core, 0)
-    for name, reserved in (("systemReserved", kubelet.system_reserved), ("kubeReserved", kubelet.kube_reserved)):
-        yield from _keys(f"{path}.{name}", reserved, RESERVABLE)
-        yield from fields.quantities(f"{path}.{name}", reserved)
-    for name, thresholds in (("evictionHard", kubelet.eviction_hard), ("evictionSoft", kubelet.eviction_soft)):
-        yield from _keys(f"{path}.{name}", thresholds, EVICTION_SIGNALS)
-        for signal, value in thresholds.items():
-            if not _PERCENT.fullmatch(value):
-                yield from fields.quantity(f"{path}.{name}.{signal}", signal, value)
-    yield from _grace_periods(path, kubelet)
-    yield from fields.within(f"{path}.evictionMaxPodGracePeriod", kubelet.eviction_max_pod_grace_period, 0)
-    yield from _image_gc(path, kubelet)
-    for i, address in enumerate(kubelet.cluster_dns):
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            yield f"{path}.clusterDNS[{i}]: {quoted(address)} is not an IP address"
-
-
-def _keys(path: str, given: Mapping[str, object], allowed: tuple[str, ...]) -> Iterator[str]:
-    for key in given:
-        if key not in allowed:
-            yield f"{path}.{key}: {quoted(key)} is not allowed; allowed are {fields.listed(allowed)}"
-
-
-def _grace_periods(path: str, kubelet: Kubelet) -> Iterator[str]:
-    soft, grace = kubelet.eviction_soft, kubelet.eviction_soft_grace_period
-    yield from _keys(f"{path}.evictionSoftGracePeriod", grace, EVICTION_SIGNALS)
-    for signal, value in grace.items():
-        yield from fields.duration(f"{path}.evictionSoftGracePeriod.{signal}", value)
-    for signal in soft.keys() - grace.keys():
-        yield f"{path}.evictionSoft.{signal}: has no grace period; {path}.evictionSoftGracePeriod.{signal} is needed"
-    for signal in grace.keys() - soft.keys():
-        yield f"{path}.evictionSoftGracePeriod.{signal}: has no threshold; {path}.evictionSoft.{signal} is needed"
-
-
-def _image_gc(path: str, kubelet: Kubelet) -> Iterator[str]:
-    high, low = kubelet.image_gc_high_threshold_percent, kubelet.image_gc_low_threshold_percent
-    yield from fields.within(f"{path}.imageGCHighThresholdPercent", high, 0, 100)
-    yield from fields.within(f"{path}.imageGCLowThresholdPercent", low, 0, 100)
-    if high is not None and low is not None and high <= low:
-        yield f"{path}.imageGCHighThresholdPercent: {high} is not allowed; allowed is more than the low one, {low}"
 
 
 # --- fields that Tenon doesn't know ---

@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.api import legacy, nodeclass
+from shared.api.meta import to_json
 from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
-from shared.api.validation import fields
+from shared.api.validation import fields, kubelet
 from shared.api.validation.fields import quoted
-from shared.api.validation.nodeclass import kubelet_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _template(spec: TemplateSpec) -> Iterator[str]:
     yield from fields.duration(f"{at}.expireAfter", spec.expire_after, never=True)
     yield from fields.duration(f"{at}.terminationGracePeriod", spec.termination_grace_period)
     if spec.kubelet is not None:
-        yield from kubelet_settings(f"{at}.kubelet", spec.kubelet)
+        yield from kubelet.read_settings(f"{at}.kubelet", to_json(spec.kubelet))
 
 
 def _disruption(disruption: Disruption) -> Iterator[str]:

@@ -253,13 +253,14 @@ class _LaunchGroup(MutableStruct):
 
     def _plan(self, by_zone: Mapping[str, Subnet], *, after: str = "") -> FleetPlan | None:
         first = self.requests[0]
-        return plan_fleet(
+        plan = plan_fleet(
             first.instance_types,
             first.claim.spec.requirements,
             amis=self.fleet_request.node_class.status.amis,
             subnets=by_zone,
             after=after,
         )
+        return None if plan is None else self.fleet_request.within_limit(plan)
 
     def _retry(self, plan: FleetPlan, results: list[LaunchResult], *, step: str) -> list[LaunchResult]:
         """Launch the NodeClaims that failed for lack of capacity by another plan; ``step`` names it."""

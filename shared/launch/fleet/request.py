@@ -6,14 +6,15 @@ A launch template holds nothing that belongs to one NodeClaim. The tags of each 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
+from shared.api.kubelet import with_values
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
@@ -22,6 +23,7 @@ from shared.launch import launch_template
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from shared.ami_family.families import Family
     from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import LaunchRequest
     from shared.cluster.connect import ClusterInfo
@@ -30,8 +32,20 @@ if TYPE_CHECKING:
 
 _CLIENT_TOKEN_LENGTH = 40
 
-TemplateKey = tuple[str, str, int]
-"""What overrides of one launch template share: AMI id, capacity reservation id ("" for none), number of EFAs."""
+_MAX_TEMPLATES = 50
+"""The launch templates that EC2 takes in one CreateFleet call."""
+
+
+class TemplateKey(NamedTuple):
+    """What overrides of one launch template share.
+
+    ``reservation_id`` is "" for no capacity reservation; ``kubelet_values`` are as those of an instance type.
+    """
+
+    ami_id: str
+    reservation_id: str
+    efa_count: int
+    kubelet_values: str
 
 
 class FleetRequest(Struct, kw_only=True):
@@ -49,35 +63,46 @@ class FleetRequest(Struct, kw_only=True):
         Raises:
             UserDataError: the class's user data can't be merged.
         """
-        spec = self.node_class.spec
         family = family_of(self.node_class, version=self.cluster.version)
-        first = self.claims[0]
-        user_data = render_user_data(
+        keys = sorted({self._template_key(o) for o in plan.overrides})
+        user_data = {values: self._user_data(family, values) for values in {key.kubelet_values for key in keys}}
+        return {
+            key: launch_template.launch_template(
+                self.node_class,
+                family,
+                cluster=self.cluster.name,
+                ami_id=key.ami_id,
+                user_data=user_data[key.kubelet_values],
+                tags=self._tags(),
+                spot=plan.capacity_type == labels.SPOT,
+                reservation_id=key.reservation_id,
+                efa_count=key.efa_count,
+                ipv6=self.cluster.is_ipv6,
+            )
+            for key in keys
+        }
+
+    def within_limit(self, plan: FleetPlan) -> FleetPlan:
+        """The plan with the cheapest overrides, of as many launch templates as EC2 takes in one call."""
+        keys = dict.fromkeys(self._template_key(o) for o in plan.overrides)
+        if len(keys) <= _MAX_TEMPLATES:
+            return plan
+        first = set(list(keys)[:_MAX_TEMPLATES])
+        return with_fields(plan, overrides=tuple(o for o in plan.overrides if self._template_key(o) in first))
+
+    def _user_data(self, family: Family, kubelet_values: str) -> str:
+        spec, first = self.node_class.spec, self.claims[0]
+        return render_user_data(
             family,
             Bootstrap(
                 cluster=self.cluster,
                 labels=self._common_labels(),
                 taints=(*first.spec.taints, *first.spec.startup_taints, UNREGISTERED),
-                kubelet=spec.kubelet,
+                kubelet=with_values(spec.kubelet, kubelet_values) if kubelet_values else spec.kubelet,
                 user_data=spec.user_data,
                 raid=spec.instance_store_policy == RAID0,
             ),
         )
-        return {
-            (ami_id, reservation_id, efa_count): launch_template.launch_template(
-                self.node_class,
-                family,
-                cluster=self.cluster.name,
-                ami_id=ami_id,
-                user_data=user_data,
-                tags=self._tags(),
-                spot=plan.capacity_type == labels.SPOT,
-                reservation_id=reservation_id,
-                efa_count=efa_count,
-                ipv6=self.cluster.is_ipv6,
-            )
-            for ami_id, reservation_id, efa_count in sorted({self._template_key(o) for o in plan.overrides})
-        }
 
     def parameters(
         self,
@@ -134,7 +159,8 @@ class FleetRequest(Struct, kw_only=True):
     def _template_key(self, override: Override) -> TemplateKey:
         requests_efa = EFA in self.claims[0].spec.resources.requests
         efa_count = override.instance_type.capacity.get(EFA, 0) if requests_efa else 0
-        return override.ami.id, override.offering.labels.get(RESERVATION_ID, ""), efa_count
+        reservation_id = override.offering.labels.get(RESERVATION_ID, "")
+        return TemplateKey(override.ami.id, reservation_id, efa_count, override.instance_type.kubelet_values)
 
     def _tags(self) -> dict[str, str]:
         return {

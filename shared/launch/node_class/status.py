@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from shared.ami_family.bootstrap import Bootstrap, UserDataError
-from shared.ami_family.families import family_of, render_user_data
+from shared.ami_family.families import family_of, render_user_data, unsupported_settings
+from shared.api.kubelet import UNSUPPORTED, KubeletError, has_expressions, with_values
 from shared.api.meta import condition, to_json, with_condition
 from shared.api.nodeclass import (
     AMIS_READY,
@@ -29,6 +30,7 @@ from shared.api.quantity import QuantityError
 from shared.base.struct import Struct, with_fields
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Hardware
+from shared.instance_types.provider import kubelet_settings
 from shared.launch import launch_template
 from shared.launch.launch_template import OptionError
 from shared.launch.node_class import (
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.base.runtime import Runtime
     from shared.cluster.connect import ClusterInfo
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.clients import NodeClassClients
 
 T = TypeVar("T")
@@ -83,12 +86,21 @@ class _Lookups(Struct):
 
 
 class NodeClassResolver(Struct, kw_only=True):
-    """What the statuses of a cluster's node classes are resolved with; the process (``runtime``) caches lookups."""
+    """What the statuses of a cluster's node classes are resolved with; the process (``runtime``) caches lookups.
+
+    Kubelet expressions are evaluated on every type of the ``catalog``, if it is given.
+    """
 
     clients: NodeClassClients
     runtime: Runtime
     cluster: ClusterInfo
     default_instance_profile: str
+    catalog: InstanceTypeCatalog | None = None
+
+    @property
+    def hardware(self) -> tuple[Hardware, ...]:
+        """What settings are tried on: every type of the catalog, else a sample."""
+        return (self.catalog.hardware if self.catalog is not None else ()) or (_SAMPLE_HARDWARE,)
 
 
 def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datetime) -> EC2NodeClassStatus:
@@ -157,8 +169,10 @@ def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2N
         lambda: capacity_reservations.select(ec2, node_class),
         capacity_reservations.SelectedReservations(),
     )
-    if problem := _invalid(node_class, cluster):
-        problems[VALIDATION_SUCCEEDED] = ("Invalid", problem)
+    if problem := _kubelet_problem(resolver, node_class):
+        problems[VALIDATION_SUCCEEDED] = problem
+    elif message := _invalid(node_class, cluster, resolver.hardware[0]):
+        problems[VALIDATION_SUCCEEDED] = ("Invalid", message)
     selected = EC2NodeClassStatus(
         subnets=[s.resolved for s in selected_subnets],
         security_groups=list(selected_groups),
@@ -179,17 +193,35 @@ def _instance_profile(resolver: NodeClassResolver, node_class: EC2NodeClass) -> 
     )
 
 
-def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo) -> str | None:
+def _kubelet_problem(resolver: NodeClassResolver, node_class: EC2NodeClass) -> tuple[str, str] | None:
+    """Why the nodes of a class can't have its kubelet settings (reason, message); None if they can."""
+    if not node_class.spec.kubelet:
+        return None
+    family = family_of(node_class, version=resolver.cluster.version)
+    if unsupported := unsupported_settings(family, node_class.spec.kubelet):
+        return UNSUPPORTED, "; ".join(unsupported)
+    if not has_expressions(node_class.spec.kubelet):
+        return None
+    try:
+        settings_of = kubelet_settings(node_class.spec.kubelet, family)
+        for hardware in resolver.hardware:
+            settings_of(hardware)
+    except KubeletError as error:
+        return error.reason, str(error)
+    return None
+
+
+def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo, hardware: Hardware) -> str | None:
     """A mistake that otherwise only a launch would show: in user data, quantities, EC2's own options, or tags."""
     spec = node_class.spec
     family = family_of(node_class, version=cluster.version)
     try:
-        render_user_data(family, Bootstrap(cluster=cluster, kubelet=spec.kubelet, user_data=spec.user_data))
+        kubelet = kubelet_settings(spec.kubelet, family)(hardware)
+        settings = with_values(spec.kubelet, kubelet.values) if kubelet.values else spec.kubelet
+        render_user_data(family, Bootstrap(cluster=cluster, kubelet=settings, user_data=spec.user_data))
         launch_template.block_devices(family, spec.block_device_mappings)
-        capacity = allocatable.capacity(
-            _SAMPLE_HARDWARE, family, spec.kubelet, block_devices=spec.block_device_mappings
-        )
-        allocatable.overhead(_SAMPLE_HARDWARE, family, spec.kubelet, capacity)
+        capacity = allocatable.capacity(hardware, family, kubelet.settings, block_devices=spec.block_device_mappings)
+        allocatable.overhead(hardware, family, kubelet.settings, capacity)
         launch_template.cpu_and_placement(spec)
         launch_template.network_interfaces(spec, (), efa_count=0)
     except (UserDataError, OptionError) as error:

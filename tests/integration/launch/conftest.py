@@ -185,11 +185,14 @@ class Account:
     def status(
         self, node_class: EC2NodeClass, *, version: str = "1.34", profile: str = "nodes", now: datetime = NOW
     ) -> EC2NodeClassStatus:
+        return resolve(self.resolver(version=version, profile=profile), node_class, now=now)
+
+    @staticmethod
+    def resolver(*, version: str = "1.34", profile: str = "nodes") -> NodeClassResolver:
         cluster = with_fields(CLUSTER, version=version)
-        resolver = NodeClassResolver(
+        return NodeClassResolver(
             clients=aws, runtime=runtime.current(), cluster=cluster, default_instance_profile=profile
         )
-        return resolve(resolver, node_class, now=now)
 
     def node_class(self, *, kind: str = "EC2NodeClass", **spec: Any) -> EC2NodeClass:
         given: dict[str, Any] = {

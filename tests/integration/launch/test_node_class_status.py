@@ -15,7 +15,6 @@ from shared.api.nodeclass import (
     BlockDevice,
     BlockDeviceMapping,
     EC2NodeClassStatus,
-    Kubelet,
     SecurityGroupSelectorTerm,
     SubnetSelectorTerm,
 )
@@ -142,9 +141,9 @@ def test_the_default_family_follows_the_clusters_version(
         ),
         (
             "EC2NodeClass",
-            {"kubelet": Kubelet(system_reserved={"memory": "lots"})},
+            {"kubelet": {"systemReserved": {"memory": "lots"}}},
             "ValidationSucceeded",
-            'spec.kubelet or spec.blockDeviceMappings: memory: "lots" is not a quantity',
+            'spec.kubelet.systemReserved.memory: "lots" is no valid expression: "lots" is unknown; known are vcpus, ',
         ),
         (
             "EC2NodeClass",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from shared.api.decode import node_class, node_pool
-from shared.api.nodeclass import AMISelectorTerm, EC2NodeClass, Kubelet
+from shared.api.kubelet import Kubelet
+from shared.api.nodeclass import AMISelectorTerm, EC2NodeClass
 from shared.api.nodepool import NodePool, node_class_for
 
 
@@ -60,7 +61,7 @@ def test_no_default_requirement_is_added_for_a_key_set_by_a_label() -> None:
 def test_the_provisioners_kubelet_settings_stand_before_those_of_a_class() -> None:
     converted_pool = pool(kubeletConfiguration={"maxPods": 20, "containerRuntime": "containerd"})
     assert converted_pool.spec.template.spec.kubelet == Kubelet(max_pods=20)
-    assert node_class_for(converted_pool, converted()).spec.kubelet == Kubelet(max_pods=20)
+    assert node_class_for(converted_pool, converted()).spec.kubelet == {"maxPods": 20}
     assert node_class_for(pool(), converted()).spec.kubelet is None
 
 

@@ -35,11 +35,6 @@ def node_pool(template: Raw | None = None, **spec: object) -> tuple[str, ...]:
     [
         ({"enclaveOptions": {"enabled": True, "memory": "1Gi"}}, "spec.enclaveOptions.memory"),
         ({"bootOptions": {"mode": "uefi"}}, "spec.bootOptions"),
-        ({"kubelet": {"maxPods": 30, "shutdownGracePeriod": "45s"}}, "spec.kubelet.shutdownGracePeriod"),
-        (
-            {"kubelet": {"registerWithTaints": [{"key": "a", "effect": "NoSchedule"}]}},
-            "spec.kubelet.registerWithTaints",
-        ),
         ({"subnetSelectorTerms": [*TERMS, {"id": "subnet-1", "vpc": "vpc-1"}]}, "spec.subnetSelectorTerms[1].vpc"),
         (
             {"blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "9Gi", "tier": "cold"}}]},
@@ -65,12 +60,6 @@ def test_a_class_with_a_field_that_is_not_supported_is_invalid_and_says_so(spec:
 )
 def test_values_that_mean_none_and_open_objects_are_accepted(spec: Raw) -> None:
     assert node_class(**spec) == ()
-
-
-@pytest.mark.parametrize("value", ["10 * vcpus", "max(110, default_enis)"])
-def test_an_expression_for_max_pods_is_named(value: str) -> None:
-    (problem,) = node_class(kubelet={"maxPods": value})
-    assert problem.startswith("spec.kubelet.maxPods: ")
 
 
 def test_a_pool_may_have_a_field_of_an_old_version() -> None:

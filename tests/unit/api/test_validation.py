@@ -285,31 +285,6 @@ def test_a_bad_volume_is_reported_by_field(device: dict[str, Any], problem: str)
     assert only(class_problems(blockDeviceMappings=[root, device]), f"spec.blockDeviceMappings[1].{problem}")
 
 
-@pytest.mark.parametrize(
-    ("kubelet", "problem"),
-    [
-        ({"maxPods": -1}, "maxPods: -1 is not allowed; allowed is 0 or more"),
-        ({"kubeReserved": {"gpu": "1"}}, 'kubeReserved.gpu: "gpu" is not allowed; allowed are cpu, memory'),
-        ({"systemReserved": {"cpu": "-1"}}, 'systemReserved.cpu: "-1" is negative'),
-        ({"evictionHard": {"memory.free": "5%"}}, 'evictionHard.memory.free: "memory.free" is not allowed'),
-        ({"evictionHard": {"memory.available": "101%"}}, 'evictionHard.memory.available: "101%" is not a quantity'),
-        ({"evictionSoft": {"memory.available": "5%"}}, "evictionSoft.memory.available: has no grace period"),
-        (
-            {"evictionSoftGracePeriod": {"pid.available": "1m"}},
-            "evictionSoftGracePeriod.pid.available: has no",
-        ),
-        ({"imageGCHighThresholdPercent": 101}, "imageGCHighThresholdPercent: 101 is not allowed"),
-        (
-            {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50},
-            "imageGCHighThresholdPercent: 50 is not allowed; allowed is more than the low one, 50",
-        ),
-        ({"clusterDNS": ["dns"]}, 'clusterDNS[0]: "dns" is not an IP address'),
-    ],
-)
-def test_bad_kubelet_settings_are_reported_by_field(kubelet: dict[str, Any], problem: str) -> None:
-    assert only(class_problems(kubelet=kubelet), f"spec.kubelet.{problem}")
-
-
 def test_a_full_class_has_no_problems() -> None:
     problems = class_problems(
         role=None,

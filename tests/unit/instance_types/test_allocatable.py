@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.ami_family.families import FAMILIES, GIB
-from shared.api.nodeclass import BlockDevice, BlockDeviceMapping, Kubelet
+from shared.api.kubelet import Kubelet
+from shared.api.nodeclass import BlockDevice, BlockDeviceMapping
 from shared.api.quantity import Resources, format_resources
 from shared.instance_types import allocatable
 from shared.instance_types.catalog import Device, Hardware

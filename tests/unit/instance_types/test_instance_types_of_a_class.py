@@ -22,7 +22,6 @@ from shared.api.nodeclass import (
     EC2NodeClassSpec,
     EC2NodeClassStatus,
     EnclaveOptions,
-    Kubelet,
     ResolvedAMI,
 )
 from shared.base.blobs import MalformedBlobError
@@ -105,7 +104,7 @@ def test_a_warm_process_caches_a_classes_types_until_an_input_changes() -> None:
     assert ask(node_class(), zones={"b"}) != first
     assert ask(node_class(), observed_memory={"m5.large": 7 << 30}) != first
     assert ask(node_class(ARM)) != first
-    assert ask(node_class(kubelet=Kubelet(max_pods=5))) != first
+    assert ask(node_class(kubelet={"maxPods": 5})) != first
     assert ask(node_class(), with_fields(RAW, on_demand={"m5.large": 0.1})) != first
     assert ask(node_class()) == first
 

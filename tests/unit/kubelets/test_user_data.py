@@ -9,7 +9,6 @@ from local.kubelets.user_data import kubelet_configuration
 from shared.ami_family.bootstrap import Bootstrap
 from shared.ami_family.families import FAMILIES, render_user_data
 from shared.api.kubernetes import Taint
-from shared.api.nodeclass import Kubelet
 from shared.base.struct import with_fields
 from shared.cluster.connect import ClusterInfo
 
@@ -58,7 +57,7 @@ def test_machines_of_tenon_join_with_their_labels_taints_and_limits(family: str)
             Taint(key="karpenter.sh/unregistered", effect="NoExecute"),
             Taint(key="team", value="a", effect="NoSchedule"),
         ),
-        kubelet=Kubelet(max_pods=42, kube_reserved={"cpu": "200m"}, eviction_hard={"memory.available": "5%"}),
+        kubelet={"maxPods": 42, "kubeReserved": {"cpu": "200m"}, "evictionHard": {"memory.available": "5%"}},
     )
     read = settings(render_user_data(FAMILIES[family], boot))
     assert read.labels == {"karpenter.sh/nodepool": "default", "team": "a"}

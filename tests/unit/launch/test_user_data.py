@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import shlex
 import tomllib
+from typing import Any
 
 import pytest
 import yaml
@@ -22,9 +23,9 @@ from shared.ami_family.bootstrap import (
     registrable,
     write_mime,
 )
-from shared.ami_family.families import FAMILIES, render_user_data
+from shared.ami_family.families import FAMILIES, render_user_data, unsupported_settings
+from shared.api.kubelet import SETTINGS
 from shared.api.kubernetes import Taint
-from shared.api.nodeclass import Kubelet
 from shared.cluster.connect import ClusterInfo
 
 CLUSTER = ClusterInfo(
@@ -35,16 +36,16 @@ CLUSTER = ClusterInfo(
     service_cidr="10.100.0.0/16",
     region="us-east-1",
 )
-KUBELET = Kubelet(
-    max_pods=40,
-    system_reserved={"cpu": "100m"},
-    eviction_hard={"memory.available": "5%"},
-    cluster_dns=["10.100.0.10"],
-    eviction_max_pod_grace_period=60,
-)
+KUBELET = {
+    "maxPods": 40,
+    "systemReserved": {"cpu": "100m"},
+    "evictionHard": {"memory.available": "5%"},
+    "clusterDNS": ["10.100.0.10"],
+    "evictionMaxPodGracePeriod": 60,
+}
 
 
-def boot(user_data: str = "", kubelet: Kubelet | None = KUBELET, *, raid: bool = False) -> Bootstrap:
+def boot(user_data: str = "", kubelet: dict[str, Any] | None = KUBELET, *, raid: bool = False) -> Bootstrap:
     return Bootstrap(
         cluster=CLUSTER,
         labels={"team": "a", "karpenter.sh/nodepool": "default"},
@@ -105,6 +106,46 @@ def test_al2023_keeps_the_users_part_after_ours(user_data: str, kinds: list[str]
 def test_al2023_rejects_what_nodeadm_could_not_read(user_data: str) -> None:
     with pytest.raises(UserDataError, match=r"^spec\.userData "):
         render_user_data(FAMILIES["AL2023"], boot(user_data))
+
+
+def test_al2023_renders_every_kubelet_setting_as_it_is() -> None:
+    kubelet = {
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+        "failSwapOn": False,
+        "resolvConf": "",
+        "enforceNodeAllocatable": [],
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+        "evictionMinimumReclaim": {"memory.available": "1e3"},
+        "shutdownGracePeriod": "45s",
+        "memoryThrottlingFactor": 0.9,
+    }
+    given_settings = {**kubelet, "maxPods": 40, "logging": None}
+    ((_, text),) = parts(render_user_data(FAMILIES["AL2023"], boot(kubelet=given_settings)))
+    assert yaml.safe_load(text)["spec"]["kubelet"]["config"] == {"maxPods": 40, **kubelet}
+
+
+@pytest.mark.parametrize("family", ["AL2", "Bottlerocket", "Windows2022"])
+@pytest.mark.parametrize(
+    ("kubelet", "problem"),
+    [
+        ({"shutdownGracePeriod": "45s"}, 'spec.kubelet.shutdownGracePeriod: "45s" is not supported by '),
+        ({"failSwapOn": False}, "spec.kubelet.failSwapOn: false is not supported by "),
+        ({"clusterDNS": ["10.0.0.10", "fd00::a"]}, 'spec.kubelet.clusterDNS: ["10.0.0.10","fd00::a"] is not supported'),
+    ],
+)
+def test_a_setting_that_a_bootstrap_does_not_map_is_named(family: str, kubelet: dict[str, Any], problem: str) -> None:
+    (only,) = unsupported_settings(FAMILIES[family], {**KUBELET, **kubelet})
+    assert only.startswith(problem)
+    for any_setting in ("AL2023", "Custom"):
+        assert unsupported_settings(FAMILIES[any_setting], kubelet) == []
+
+
+@pytest.mark.parametrize(("family", "count"), [("AL2", 0), ("Windows2022", 0), ("Bottlerocket", 1)])
+def test_every_family_maps_the_settings_that_tenon_reads_but_pods_per_core(family: str, count: int) -> None:
+    kubelet = dict.fromkeys(SETTINGS, 1) | {"clusterDNS": ["10.0.0.10"], "allowedUnsafeSysctls": []}
+    unsupported = unsupported_settings(FAMILIES[family], kubelet)
+    assert len(unsupported) == count
+    assert all(problem.startswith("spec.kubelet.podsPerCore: ") for problem in unsupported)
 
 
 def test_al2_calls_bootstrap_after_the_users_script() -> None:
