@@ -60,13 +60,13 @@ test-all: $(READY) ## the long tests too: large clusters, every crash, and all e
 	@TENON_HOSTILE=1 $(PYTEST) -m "not long and not real and not calm_world" tests/e2e $(ARGS)
 
 .PHONY: test-real
-test-real: $(READY) ## the tests on a real control plane, built by Go, or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)
-	@TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
+test-real: $(READY) ## the tests on real control planes, built by Go (KUBERNETES=1.37: that one), or on a throw-away cluster (KUBECONFIG=file; ARGS="-m real": the long ones, too)
+	@TENON_TEST_KUBERNETES="$(KUBERNETES)" TENON_TEST_KUBECONFIG="$(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))" \
 		$(BIN)/python -m pytest -n $(if $(filter command line,$(origin KUBECONFIG)),0,2) -m "real and not long" tests/real $(ARGS)
 
 .PHONY: control-plane
-control-plane: $(READY) ## the real control plane for test-real, built by Go (ten minutes once)
-	@$(BIN)/python -c 'from local.real import binary; print(binary.built())'
+control-plane: $(READY) ## the real control planes for test-real, built by Go (five minutes each, once; KUBERNETES=1.37: that one)
+	@$(BIN)/python -m local.real.binary $(KUBERNETES)
 
 .PHONY: test-karpenter
 test-karpenter: $(READY) ## Karpenter's own suites on a real control plane, built by Go (ARGS="--focus name" runs some)

@@ -3,12 +3,13 @@
 Each workload is applied at once to an empty cluster whose nodes are Ready 30 to 40 s after their launch. The scheduler
 and the controllers are upstream's, so that pods are placed as a cluster places them.
 
-``python -m bench.real a b mix-1`` measures some workloads, ``python -m bench.real off a`` does so without nominations.
-What :func:`run` reports is saved into real.json. A run takes two minutes.
+``python -m bench.real a b mix-1`` measures some workloads, ``python -m bench.real off a`` does so without nominations,
+``--kubernetes 1.37`` on that minor. What :func:`run` reports is saved into real.json. A run takes two minutes.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import sys
@@ -20,6 +21,7 @@ import yaml
 from msgspec.structs import asdict
 
 from local.kubelets.behavior import Timing
+from local.real import binary
 from local.real.cluster import RealControlPlane
 from local.real.placements import Placements
 from local.world import Options, World, sample_objects
@@ -139,19 +141,21 @@ def saved() -> dict[str, dict[str, Any]]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
-def save(measured: Measured, planned_pods: str) -> None:
+def save(measured: Measured, planned_pods: str, kubernetes: str = binary.EMBEDDED) -> None:
     """Save a run with the others."""
     key = measured.workload if planned_pods == NOMINATED else f"{measured.workload}, plannedPods={planned_pods}"
+    if kubernetes != binary.EMBEDDED:
+        key = f"{key}, Kubernetes {kubernetes}"
     runs = {**saved(), key: asdict(measured)}
     RESULTS.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def measure(name: str, planned_pods: str = NOMINATED) -> Measured:
+def measure(name: str, planned_pods: str = NOMINATED, *, kubernetes: str = binary.EMBEDDED) -> Measured:
     """Apply a workload to an empty cluster, and wait until all its pods run."""
     objects = workload(name)
-    plane = RealControlPlane()
+    plane = RealControlPlane(kubernetes=kubernetes)
     options = Options(
-        version="1.36",
+        version=plane.kubernetes,
         concurrency=_CONCURRENCY,
         timing=READY,
         control_plane=lambda: plane,
@@ -273,11 +277,15 @@ def _row(key: str, measured: Measured) -> Row:
 
 def main(arguments: list[str]) -> None:
     """Measure the named workloads, after "off" without nominations; save each and print it as JSON."""
-    planned_pods = OFF if arguments[:1] == [OFF] else NOMINATED
-    names = arguments[1:] if planned_pods == OFF else arguments
+    parser = argparse.ArgumentParser(prog="python -m bench.real", description=__doc__)
+    parser.add_argument("--kubernetes", choices=binary.MINORS, default=binary.EMBEDDED, help="of the control plane")
+    parser.add_argument("names", nargs="*", metavar="WORKLOAD")
+    options = parser.parse_args(arguments)
+    planned_pods = OFF if options.names[:1] == [OFF] else NOMINATED
+    names = options.names[1:] if planned_pods == OFF else options.names
     for name in names or NAMES:
-        measured = measure(name, planned_pods)
-        save(measured, planned_pods)
+        measured = measure(name, planned_pods, kubernetes=options.kubernetes)
+        save(measured, planned_pods, options.kubernetes)
         print(json.dumps(asdict(measured)), flush=True)
 
 

@@ -182,7 +182,7 @@ FLOWS: dict[str, Callable[[], list[Row]]] = {
 def _world() -> Iterator[tuple[World, RealControlPlane]]:
     """A cluster whose NodePool of spot and on-demand instances is Ready."""
     plane = RealControlPlane()
-    options = Options(version="1.36", concurrency=_CONCURRENCY, timing=READY, control_plane=lambda: plane)
+    options = Options(version=plane.kubernetes, concurrency=_CONCURRENCY, timing=READY, control_plane=lambda: plane)
     with World(options=options) as world:
         world.apply(sample_objects.node_class(world))
         requirements = {
@@ -224,7 +224,7 @@ def _row(measurement: str, result: str, world: World, plane: RealControlPlane, *
         "measurement": measurement,
         "target": target,
         "result": result,
-        "method": f"real time, kube {binary.kubernetes_version()}; {len(plane.log.requests)} requests, "
+        "method": f"real time, kube {binary.kubernetes_version(plane.kubernetes)}; {len(plane.log.requests)} requests, "
         f"{len(world.denied_requests())} denied; {len(world.aws.functions.invocations)} invocations, "
         f"{len(world.failures())} failed; {len(world.dead_letters())} dead letters",
     }

@@ -11,7 +11,7 @@ from local.kubernetes.controllers.node_lifecycle import NodeLifecycle
 from local.kubernetes.controllers.persistent_volumes import PersistentVolumes
 from local.kubernetes.controllers.replicasets import ReplicaSets
 from local.kubernetes.controllers.statefulsets import StatefulSets
-from local.kubernetes.scheduler.scheduler import Scheduler
+from local.kubernetes.scheduler.scheduler import VERSION, Scheduler
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,10 +31,10 @@ class Controller(Protocol):
         ...
 
 
-def controllers(store: Store, *, seed: int = 0) -> list[Controller]:
+def controllers(store: Store, *, seed: int = 0, version: str = VERSION) -> list[Controller]:
     """All controllers and the scheduler, in the order in which they are stepped.
 
-    The seed decides pods' names, and the scheduler's choice among equal nodes.
+    The seed decides pods' names, and the scheduler's choice among equal nodes. The scheduler is that of ``version``.
     """
     return [
         NodeLifecycle(store),
@@ -44,5 +44,5 @@ def controllers(store: Store, *, seed: int = 0) -> list[Controller]:
         StatefulSets(store),
         Jobs(store, seed=seed),
         PersistentVolumes(store),
-        Scheduler(store, seed=seed),
+        Scheduler(store, seed=seed, version=version),
     ]

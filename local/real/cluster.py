@@ -20,7 +20,7 @@ from kubernetes.config.config_exception import ConfigException
 from infra.cluster.kubernetes import cluster_manifests
 from local.clock import RealTimeClock
 from local.kubernetes.apiserver.auth import User
-from local.real import impersonation
+from local.real import binary, impersonation
 from local.real.control_plane import ControlPlane
 from local.real.request_log import RequestLog
 from local.real.store import RemoteStore
@@ -64,15 +64,23 @@ class KubeconfigError(RuntimeError):
 class RealControlPlane:
     """A :class:`local.world.control_plane.ControlPlane` in real time.
 
-    ``kubeconfig`` is that of a throw-away cluster; without one, a control plane is built and run, and if that is
-    ``recorded``, :meth:`recording` can be called. A cluster with nodes that take pods is refused, unless
-    ``allow_nodes``.
+    ``kubeconfig`` is that of a throw-away cluster; without one, a control plane of the minor ``kubernetes`` is built
+    and run, and if that is ``recorded``, :meth:`recording` can be called. A cluster with nodes that take pods is
+    refused, unless ``allow_nodes``.
     """
 
     in_real_time = True
 
-    def __init__(self, kubeconfig: Path | None = None, *, recorded: bool = False, allow_nodes: bool = False) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path | None = None,
+        *,
+        kubernetes: str = binary.EMBEDDED,
+        recorded: bool = False,
+        allow_nodes: bool = False,
+    ) -> None:
         self._path = kubeconfig
+        self.kubernetes = kubernetes
         self._recorded = recorded and kubeconfig is None
         self._allow_nodes = allow_nodes
         self._authenticator = TokenAuthenticator()
@@ -151,8 +159,8 @@ class RealControlPlane:
 
     def _own_client(self, stack: contextlib.ExitStack) -> Client:
         webhook = stack.enter_context(TokenReviewWebhook(self._authenticator))
-        authority = webhook.certificate_authority
-        own = ControlPlane(webhook=(webhook.url, authority), recorded=self._recorded)
+        address = (webhook.url, webhook.certificate_authority)
+        own = ControlPlane(kubernetes=self.kubernetes, webhook=address, recorded=self._recorded)
         self._own = stack.enter_context(own)
         self.url, self.certificate_authority, self._kubeconfig = own.url, own.certificate_authority, own.kubeconfig()
         client = own.client()

@@ -54,7 +54,7 @@ class ControlPlaneError(RuntimeError):
 
 
 class ControlPlane:
-    """A context manager with a running control plane and no nodes.
+    """A context manager with a running control plane of a minor of Kubernetes and no nodes.
 
     ``webhook`` is the URL of a TokenReview webhook and the PEM text of its authority; without one, only the control
     plane's own tokens and service accounts are authenticated. ``requests_per_second`` limits each client of the
@@ -65,12 +65,14 @@ class ControlPlane:
     def __init__(
         self,
         *,
+        kubernetes: str = binary.EMBEDDED,
         webhook: tuple[str, str] | None = None,
         requests_per_second: int = REQUESTS_PER_SECOND,
         scheduler_flags: Sequence[str] = (),
         components: Sequence[str] = COMPONENTS,
         recorded: bool = False,
     ) -> None:
+        self._kubernetes = kubernetes
         self._webhook = webhook
         self._components = frozenset(components)
         self._recorded = recorded
@@ -99,7 +101,7 @@ class ControlPlane:
         return kubeconfig(self.url, self.certificate_authority, self.admin_token)
 
     def __enter__(self) -> Self:
-        program = binary.built()
+        program = binary.built(self._kubernetes)
         with contextlib.ExitStack() as stack:
             # A Unix socket's path is at most 108 characters, which a test's own folder may exceed.
             self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="control-plane-")))

@@ -10,6 +10,7 @@ from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.control_plane import controllers
 from local.kubernetes.registry.store import Store
+from local.kubernetes.scheduler.scheduler import VERSION
 from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
 from local.world.kubernetes_faults import ServerFaults
 from shared.cluster.connect import to_server
@@ -73,13 +74,17 @@ class EmbeddedControlPlane:
 
     in_real_time = False
 
-    def __init__(self, clock: Clock, faults: Faults, *, seed: int = 0, port: int = 0) -> None:
-        """``seed`` decides the names of objects; ``port`` is the server's, 0 for a free one."""
+    def __init__(self, clock: Clock, faults: Faults, *, seed: int = 0, port: int = 0, version: str = VERSION) -> None:
+        """``seed`` decides the names of objects; ``port`` is the server's, 0 for a free one.
+
+        ``version`` is kube-scheduler's.
+        """
         self.store = Store(now=clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
         self.rbac = Rbac(self.store)
         self._authenticator = TokenAuthenticator()
         self._faults = ServerFaults(faults, sleep=clock.sleep, respond=self._respond)
         self._seed = seed
+        self._version = version
         self._port = port
         self._stack = contextlib.ExitStack()
         self._server: Server
@@ -104,7 +109,7 @@ class EmbeddedControlPlane:
 
     def controllers(self) -> Sequence[Actor]:
         """All controllers and the scheduler."""
-        return controllers(self.store, seed=self._seed)
+        return controllers(self.store, seed=self._seed, version=self._version)
 
     def authenticate_functions(self, deployed: DeployedStack) -> None:
         """Authenticate the EKS tokens of these functions from now on."""

@@ -63,7 +63,9 @@ class World:
         self.control_plane: ControlPlane
         if self.options.control_plane is None:
             self.clock = Clock(self.options.start, elapsed=self.options.elapsed)
-            self.control_plane = EmbeddedControlPlane(self.clock, self.faults, seed=seed, port=self.options.port)
+            self.control_plane = EmbeddedControlPlane(
+                self.clock, self.faults, seed=seed, port=self.options.port, version=self.options.version
+            )
         else:
             self.control_plane = self.options.control_plane()
             self.clock = RealTimeClock() if self.control_plane.in_real_time else Clock(self.options.start)

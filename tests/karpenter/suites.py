@@ -96,7 +96,7 @@ def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
     """
     folder.mkdir(parents=True, exist_ok=True)
     plane = RealControlPlane()
-    options = Options(version="1.36", concurrency=_CONCURRENCY, timing=BOOT, control_plane=lambda: plane)
+    options = Options(version=plane.kubernetes, concurrency=_CONCURRENCY, timing=BOOT, control_plane=lambda: plane)
     with (folder / "world.log").open("w", buffering=1) as log_of_world, World(options=options) as world:
         _record(world, log_of_world)
         world.apply(_definitions(world))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kubernetes.client.rest import RESTClientObject
 
 from local.clock import RealTimeClock
+from local.real import binary
 from local.real.control_plane import ControlPlane
 from local.real.store import RemoteStore
 from shared.api import crds
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def api_server() -> Iterator[tuple[RealServer, RemoteStore]]:
+def api_server(kubernetes: str = binary.EMBEDDED) -> Iterator[tuple[RealServer, RemoteStore]]:
     """An API server without controllers, with Karpenter's definitions, and its objects."""
-    with ControlPlane(components=()) as control_plane, _objects(control_plane) as (store, client):
+    with (
+        ControlPlane(kubernetes=kubernetes, components=()) as control_plane,
+        _objects(control_plane) as (store, client),
+    ):
         transport = RESTClientObject(client._configuration)
         server = RealServer(transport, control_plane.url, control_plane.admin_token)
         try:
@@ -34,10 +38,10 @@ def api_server() -> Iterator[tuple[RealServer, RemoteStore]]:
 
 
 @contextlib.contextmanager
-def scheduler() -> Iterator[RealCluster]:
+def scheduler(kubernetes: str = binary.EMBEDDED) -> Iterator[RealCluster]:
     """A cluster with a scheduler and controllers, and without nodes."""
-    with ControlPlane() as control_plane, _objects(control_plane) as (store, _):
-        yield RealCluster(store)
+    with ControlPlane(kubernetes=kubernetes) as control_plane, _objects(control_plane) as (store, _):
+        yield RealCluster(store, kubernetes)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from local.kubernetes.control_plane import controllers
 from local.kubernetes.errors import ApiError
 from local.kubernetes.objects import timestamp
 from local.kubernetes.registry.store import Store
+from local.kubernetes.scheduler.scheduler import VERSION
 from shared.api.labels import HOSTNAME, ZONE
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class Cluster(Protocol):
 class EmbeddedCluster:
     """The local world's scheduler and controllers on a clock of their own."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, version: str = VERSION) -> None:
         self._now = START
         self.store = Store(now=lambda: self._now, rng=random.Random(seed))  # noqa: S311 (uids of a test)
-        self._actors = controllers(self.store, seed=seed)
+        self._actors = controllers(self.store, seed=seed, version=version)
 
     def settle(self) -> None:
         """Step everything that is due within a few seconds."""
@@ -77,8 +78,9 @@ class EmbeddedCluster:
 class RealCluster:
     """A real control plane behind the store's interface; its scheduler has no nodes or pods of others."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, version: str) -> None:
         self.store = store
+        self.version = version
 
     def settle(self) -> None:
         """Until every pod is bound or reported unschedulable, and no pod or node has changed for a while."""

@@ -20,12 +20,12 @@ _NEEDS_COMPACTION = "watch from an expired resourceVersion -> 410 (a real server
 
 
 def test_the_real_api_server_passes_all_checks_but_the_one_that_needs_a_compaction(
-    kubeconfig: Path | None, capsys: pytest.CaptureFixture[str]
+    kubeconfig: Path | None, kubernetes: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kubeconfig is not None:
         pytest.skip("the script needs a token, and leaves objects behind")
     log = RequestLog(with_bodies=True)
-    with ControlPlane(recorded=True) as control_plane, log.recorded():
+    with ControlPlane(kubernetes=kubernetes, recorded=True) as control_plane, log.recorded():
         _script().main(control_plane.url, control_plane.admin_token)
         recording = control_plane.recording(log.bodies)
 

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_deployments_pods_are_made_and_found_unschedulable_where_there_is_no_node(kubeconfig: Path | None) -> None:
+def test_a_deployments_pods_are_made_and_found_unschedulable_where_there_is_no_node(
+    kubeconfig: Path | None, kubernetes: str
+) -> None:
     if kubeconfig is not None:
         pytest.skip("this is about the control plane that Go builds")
-    with ControlPlane() as control_plane:
+    with ControlPlane(kubernetes=kubernetes) as control_plane:
         client = control_plane.client()
         try:
             version = json.loads(client.get("/version"))["gitVersion"]
-            assert version == f"v{binary.kubernetes_version()}"
+            assert version == f"v{binary.kubernetes_version(kubernetes)}"
 
             client.create("/apis/apps/v1/namespaces/default/deployments", sample_objects.deployment("web", 2, {}))
 

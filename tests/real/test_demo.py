@@ -21,11 +21,11 @@ NODES = "/api/v1/nodes"
 
 
 @pytest.fixture
-def cluster(kubeconfig: Path | None) -> Iterator[ControlPlane]:
+def cluster(kubeconfig: Path | None, kubernetes: str) -> Iterator[ControlPlane]:
     """A cluster without nodes."""
     if kubeconfig is not None:
         pytest.skip("the demo would leave objects in the throw-away cluster of the other tests")
-    with ControlPlane() as control_plane:
+    with ControlPlane(kubernetes=kubernetes) as control_plane:
         yield control_plane
 
 

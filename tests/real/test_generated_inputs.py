@@ -6,26 +6,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
-import pytest
 
 from local.kubernetes.registry import published_types
 from local.real import published_schemas
 from tests.real.control_planes import api_server
 from tests.real.differential.input_comparisons import EvictionComparison, ObjectComparison
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 OBJECTS = 1000
 EVICTION_SEEDS = range(3)
 
 
-def test_generated_objects_and_evictions_are_judged_alike(kubeconfig: Path | None) -> None:
-    if kubeconfig is not None:
-        pytest.skip("needs an API server without controllers")
-    with api_server() as (server, store):
+def test_generated_objects_and_evictions_are_judged_alike(embedded_version: str) -> None:
+    with api_server(embedded_version) as (server, store):
         objects, evictions = ObjectComparison(server), EvictionComparison(server, store)
         assert [str(finding) for finding in objects.findings(seed=1, count=OBJECTS)] == []
         assert [str(finding) for seed in EVICTION_SEEDS for finding in evictions.findings(seed)] == []

@@ -225,7 +225,7 @@ def nominated_pods_count_for_anti_affinity_and_spread(cluster: Cluster) -> Outco
 
 
 def a_change_of_taints_retries_pods_that_other_plugins_rejected(cluster: Cluster) -> Outcome:
-    """A taint that is added to any node lets pods be tried that lack room, and clears their nominations."""
+    """Until 1.36 a taint that is added to any node lets pods be tried that lack room, and clears their nominations."""
     add_node(cluster, "n1", cpu="1")
     add_node(cluster, "n2", cpu="1")
     add_pod(cluster, "large", cpu="3")
@@ -243,6 +243,28 @@ def a_change_of_taints_retries_pods_that_other_plugins_rejected(cluster: Cluster
     cluster.store.patch(kinds.NODES, "n2", {"spec": {"taints": [taint]}}, patch_type="merge")
     cluster.settle()
     return before, nominations(cluster), sorted(name for name, node in placement(cluster).items() if not node)
+
+
+def a_new_node_for_a_pod_that_only_others_anti_affinity_keeps_away(cluster: Cluster) -> Outcome:
+    """Until 1.36 the node's taint that goes retries the pod. Later it waits until its own labels change."""
+    apart = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": HOSTNAME}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    add_node(cluster, "n1", cpu="4")
+    add_pod(cluster, "lonely", cpu="100m", labels={"app": "web"}, affinity=anti)
+    cluster.settle()
+    add_pod(cluster, "db", cpu="100m", labels={"app": "db"})
+    cluster.settle()
+    add_node(cluster, "n2", cpu="4", held=True)
+    cluster.settle()
+    nominate(cluster, "db", "n2")
+    release(cluster, "n2")
+    cluster.settle()
+    cluster.wait(3)
+    outcomes = [placement(cluster), nominations(cluster)]
+    labels = {"metadata": {"labels": {"tried": "again"}}}
+    cluster.store.patch(kinds.PODS, "db", labels, namespace="default", subresource="status", patch_type="merge")
+    cluster.settle()
+    return [*outcomes, placement(cluster)]
 
 
 def leftovers_wait_for_what_concerns_them(cluster: Cluster) -> Outcome:
@@ -284,13 +306,14 @@ PROBLEMS: list[Problem] = [
     a_nomination_to_a_missing_node_is_ignored,
     nominated_pods_count_for_anti_affinity_and_spread,
     a_change_of_taints_retries_pods_that_other_plugins_rejected,
+    a_new_node_for_a_pod_that_only_others_anti_affinity_keeps_away,
     leftovers_wait_for_what_concerns_them,
 ]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.__name__)
 def test_both_schedulers_decide_alike(real: RealCluster, problem: Problem) -> None:
-    embedded = [problem(EmbeddedCluster(seed)) for seed in SEEDS]
+    embedded = [problem(EmbeddedCluster(seed, version=real.version)) for seed in SEEDS]
     real.clear()
     outcome = problem(real)
     assert outcome in embedded
@@ -355,7 +378,10 @@ def nominate_pods(cluster: Cluster, node: str, wanted: Counter[str]) -> None:
 def test_as_many_pods_run_as_planned(real: RealCluster, *, nominated: bool, seconds_between: float) -> None:
     pods = len(SIZES_OF_DEPLOYMENTS) * REPLICAS
     embedded = [
-        pods_as_planned(EmbeddedCluster(seed), nominated=nominated, seconds_between=seconds_between) for seed in SEEDS
+        pods_as_planned(
+            EmbeddedCluster(seed, version=real.version), nominated=nominated, seconds_between=seconds_between
+        )
+        for seed in SEEDS
     ]
     real.clear()
     placed = pods_as_planned(real, nominated=nominated, seconds_between=seconds_between)

@@ -44,6 +44,7 @@ _VOLUME_PLUGINS = frozenset({VOLUME_BINDING, NODE_VOLUME_LIMITS})
 _RETRIED_FOR_ANY_TAINT = frozenset({NODE_AFFINITY, NODE_PORTS, NODE_RESOURCES_FIT, INTER_POD_AFFINITY, VOLUME_BINDING})
 """The plugins that look at new nodes but not at taints. Until 1.36 a change of any node's taints, an added one too,
 retries all pods that they rejected, without a look at the pod. Source: ``buildQueueingHintMap`` in scheduler.go."""
+_LAST_MINOR_RETRYING_FOR_ANY_TAINT = 36
 
 
 class NodeChange(Struct):
@@ -51,6 +52,8 @@ class NodeChange(Struct):
 
     before: Node | None
     after: Node | None
+    minor: int
+    """kube-scheduler's."""
 
     @property
     def is_relevant(self) -> bool:
@@ -75,7 +78,8 @@ class NodeChange(Struct):
 
     def is_worth_requeuing(self, signature: PodSignature, rejected_by: frozenset[str]) -> bool:
         """Whether the change concerns a plugin that rejected pods with this signature."""
-        if self.changes_taints and not rejected_by.isdisjoint(_RETRIED_FOR_ANY_TAINT):
+        retries_all = self.changes_taints and self.minor <= _LAST_MINOR_RETRYING_FOR_ANY_TAINT
+        if retries_all and not rejected_by.isdisjoint(_RETRIED_FOR_ANY_TAINT):
             return True
         return any(hint(signature, self) for plugin, hint in _NODE_HINTS.items() if plugin in rejected_by)
 

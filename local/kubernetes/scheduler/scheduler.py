@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from local.kubernetes.registry.store import Store
 
 NAME = "default-scheduler"
+VERSION = "1.36"
+"""The version whose rules are followed; where another's differ, :mod:`queueing_hints` says how."""
 REPORT_INTERVAL = timedelta(minutes=1)
 """A pending pod gets a changed message at most this often; kube-scheduler writes it with every attempt."""
 
@@ -55,9 +57,10 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 class Scheduler:
     """One step takes in all changes and tries pods, highest priority and oldest first, for as long as a slice takes."""
 
-    def __init__(self, store: Store, *, seed: int = 0) -> None:
-        """A scheduler of this cluster; the seed decides among nodes with equal scores."""
+    def __init__(self, store: Store, *, seed: int = 0, version: str = VERSION) -> None:
+        """A scheduler of this cluster and version; the seed decides among nodes with equal scores."""
         self._store = store
+        self._minor = int(version.split(".")[1])
         self._busy_until: datetime | None = None
         self._informer = Informer(
             store,
@@ -141,7 +144,7 @@ class Scheduler:
                 after = node
         if after is None:
             self._cache.remove_node(name)
-        change = queueing_hints.NodeChange(before, after)
+        change = queueing_hints.NodeChange(before, after, self._minor)
         if change.is_relevant:
             self._queue.move(change.is_worth_requeuing, now)
 

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from local.real import binary
 from tests.real.control_planes import api_server, scheduler
 from tests.real.differential.input_comparisons import EvictionComparison, ObjectComparison, PlacementComparison
 
@@ -31,19 +32,20 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=0, metavar="N", help="new objects, by both API servers")
     parser.add_argument("--placements", type=int, default=0, metavar="N", help="pods on nodes, by three schedulers")
     parser.add_argument("--evictions", type=int, default=0, metavar="N", help="evictions of pods under budgets")
+    parser.add_argument("--kubernetes", choices=binary.MINORS, default=binary.EMBEDDED, help="of the real ones")
     parser.add_argument("--seed", type=int, default=None, help="of the first inputs; by default a random one")
     args = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if args.seed is None else args.seed
     print(f"seed {seed}", flush=True)  # noqa: T201 (a command)
     differences = 0
     if args.objects or args.evictions:
-        with api_server() as (server, store):
+        with api_server(args.kubernetes) as (server, store):
             objects = ObjectComparison(server)
             differences += _report("objects", args.objects, seed, objects.tally, objects.of_seed)
             evictions = EvictionComparison(server, store)
             differences += _report("evictions", args.evictions, seed, evictions.tally, evictions.findings)
     if args.placements:
-        with scheduler() as cluster:
+        with scheduler(args.kubernetes) as cluster:
             placements = PlacementComparison(cluster)
             differences += _report("placements", args.placements, seed, placements.tally, placements.findings)
     return 1 if differences else 0

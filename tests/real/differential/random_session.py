@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 
+from local.real import binary
 from local.real.control_plane import ControlPlane
 from local.real.recording import RecordedWatch
 from local.real.request_log import RequestLog
@@ -33,10 +34,10 @@ _NOT_FOUND = 404
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def recorded(seeds: Iterable[int], requests_each: int) -> Recording:
+def recorded(seeds: Iterable[int], requests_each: int, *, kubernetes: str = binary.EMBEDDED) -> Recording:
     """The recording of a server that was sent that many random requests for each seed, one after the other."""
     log = RequestLog(with_bodies=True)
-    with ControlPlane(components=(), recorded=True) as control_plane, log.recorded():
+    with ControlPlane(kubernetes=kubernetes, components=(), recorded=True) as control_plane, log.recorded():
         client = control_plane.client()
         transport = RESTClientObject(client._configuration)
         session = _Session(transport, control_plane.url, control_plane.admin_token)
