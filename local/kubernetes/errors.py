@@ -194,6 +194,15 @@ def forbidden(kind: Kind, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", f"{kind.resource}{quoted} is forbidden: {why}", _details(kind, name))
 
 
+def namespace_terminating(kind: Kind, name: str, namespace: str) -> ApiError:
+    """403: nothing is created in a namespace that is being deleted."""
+    error = forbidden(
+        kind, name, f"unable to create new content in namespace {namespace} because it is being terminated"
+    )
+    cause = Cause("metadata.namespace", "NamespaceTerminating", f"namespace {namespace} is being terminated")
+    return ApiError(error.status, error.reason, error.message, {**_details(kind, name), "causes": [cause.as_json()]})
+
+
 def bad_request(message: str) -> ApiError:
     """400: a malformed request."""
     return ApiError(400, "BadRequest", message)

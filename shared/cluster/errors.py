@@ -21,6 +21,7 @@ _INVALID = 422
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 _DISRUPTION_BUDGET = "DisruptionBudget"
+_NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 class Cause(WireStruct):
@@ -50,6 +51,16 @@ class ApiError(RuntimeError):
         self.causes = causes
         self.retry_after = retry_after
         """Seconds to wait before the next attempt, as the server requests."""
+
+    @property
+    def by_budget(self) -> bool:
+        """Whether a PodDisruptionBudget denies the eviction: with 429, or from 1.37 on with 403 where it is behind."""
+        return any(cause.reason == _DISRUPTION_BUDGET for cause in self.causes)
+
+    @property
+    def by_namespace(self) -> bool:
+        """Whether nothing can be created, evictions included, because the namespace is being deleted."""
+        return any(cause.reason == _NAMESPACE_TERMINATING for cause in self.causes)
 
 
 class UnauthorizedError(ApiError):
@@ -82,11 +93,6 @@ class InvalidError(ApiError):
 
 class TooManyRequestsError(ApiError):
     """The server is throttling, or a PodDisruptionBudget denies an eviction."""
-
-    @property
-    def by_budget(self) -> bool:
-        """Whether a PodDisruptionBudget denies the eviction."""
-        return any(cause.reason == _DISRUPTION_BUDGET for cause in self.causes)
 
 
 class UnavailableError(ApiError):

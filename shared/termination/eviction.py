@@ -55,7 +55,7 @@ class Evictor(Struct, kw_only=True):
     def evict(self, pod: Pod, *, why: str, grace_seconds: int | None = None) -> str:
         """Evict the pod for the reason ``why``; why it can't be evicted now, or "" when it is evicted or gone.
 
-        An error about the pod (a budget, two budgets, a webhook) blocks that pod only.
+        An error about the pod (a budget, two budgets, its namespace, a webhook) blocks that pod only.
 
         Raises:
             UnauthorizedError, UnavailableError: the error is not about the pod.
@@ -64,8 +64,6 @@ class Evictor(Struct, kw_only=True):
             self.client.evict(
                 pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period_seconds=grace_seconds
             )
-        except TooManyRequestsError as error:
-            return f"pod {pod.key} can't be evicted now: {_why_denied(error)}"
         except (NotFoundError, ConflictError):
             return ""
         except UnauthorizedError:
@@ -73,7 +71,8 @@ class Evictor(Struct, kw_only=True):
         except ApiError as error:
             if isinstance(error, UnavailableError) and error.status != _MULTIPLE_BUDGETS_STATUS:
                 raise
-            return f"pod {pod.key} can't be evicted: {error.message}"
+            passes = isinstance(error, TooManyRequestsError) or error.by_budget or error.by_namespace
+            return f"pod {pod.key} can't be evicted{' now' if passes else ''}: {_why_denied(error)}"
         self.recorder.record(pod.ref, "Normal", "Evicted", f"Evicted pod: {why}")
         return ""
 
@@ -99,11 +98,13 @@ def _terminated(node_name: str) -> str:
     return f"node {node_name} is being terminated"
 
 
-def _why_denied(error: TooManyRequestsError) -> str:
-    """The PodDisruptionBudget that allows no disruption; otherwise what the API server says.
+def _why_denied(error: ApiError) -> str:
+    """The PodDisruptionBudget that allows no disruption, or the namespace; otherwise what the API server says.
 
     The API server's message doesn't name it, but the cause does: "The disruption budget NAME needs 2 healthy pods and
     has 2 currently". The numbers are left out, because an event is recorded for each new message.
     """
+    if error.by_namespace:
+        return "its namespace is being deleted, and the pod with it"
     names = [match[1] for cause in error.causes if (match := _BUDGET_NAME.search(cause.message))]
     return f"PodDisruptionBudget {names[0]} allows no disruption" if error.by_budget and names else error.message

@@ -28,8 +28,11 @@ def evict(storage: StandardStorage, namespace: str, name: str, options: Mapping[
     """Evict the pod.
 
     Raises:
-        ApiError: 404; 409 a precondition fails; 429 a budget does not allow it; 500 several budgets cover the pod.
+        ApiError: 403 the namespace is being deleted; 404; 409 a precondition fails; 429 a budget does not allow it; 500
+            several budgets cover the pod.
     """
+    if "deletionTimestamp" in storage.get(kinds.NAMESPACES, namespace)["metadata"]:
+        raise errors.namespace_terminating(kinds.PODS, name, namespace)
     options = options or {}
     dry_run, preconditions = bool(options.get("dryRun")), options.get("preconditions")
     pod = storage.get(kinds.PODS, name, namespace=namespace)

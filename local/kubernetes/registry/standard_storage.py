@@ -256,8 +256,7 @@ class StandardStorage(ObjectStorage, ABC):
         if check:
             obj = self._existing(kinds.NAMESPACES, ("", namespace))
             if "deletionTimestamp" in obj["metadata"]:
-                why = f"unable to create new content in namespace {namespace} because it is being terminated"
-                raise errors.forbidden(kind, meta.get("name", ""), why)
+                raise errors.namespace_terminating(kind, meta.get("name", ""), namespace)
         return namespace
 
     def _scaled(self, kind: Kind, old: Obj, scale_obj: Obj) -> Obj:
