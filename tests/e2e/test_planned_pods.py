@@ -146,6 +146,27 @@ def test_by_option_no_node_is_closed_and_no_pod_nominated(without_nominations: W
     assert all(not claim["spec"].get("startupTaints") for claim in world.claims())
 
 
+@pytest.mark.parametrize("version", ["1.36", "1.37"])
+def test_a_pod_that_only_others_anti_affinity_keeps_away_runs_soon_after_its_node_is_up(
+    version: str, load: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    """From 1.37 on, kube-scheduler tries such a pod for no new node; it would wait for five minutes."""
+    term = {"topologyKey": names.HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    requests = {"cpu": "100m", "memory": "128Mi"}
+    with World(options=Options(version=version)) as world:
+        world.apply(load("spot-default.yaml"))
+        world.apply(deployment("lonely", 1, requests, affinity=apart))
+        run_all(world, 1)
+        world.apply(deployment("db", 1, requests))
+        world.run_until(lambda: len(world.nodes()) == 2, limit=LIMIT)
+        initialized = world.clock.now()
+        run_all(world, 2)
+        assert world.clock.now() - initialized < timedelta(seconds=75)
+        assert len(world.instances()) == 2
+        assert world.failures() == []
+
+
 def test_a_replacement_for_running_pods_takes_pods_at_once(spot_default: World) -> None:
     world = spot_default
     world.scale("default", "inflate", 3)

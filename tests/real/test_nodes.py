@@ -77,6 +77,20 @@ def test_spread_and_anti_affinity_hold_at_every_moment(world: World) -> None:
     assert len(set(hosts)) == 4
 
 
+def test_a_pod_that_only_others_anti_affinity_keeps_away_runs_soon_after_its_node_is_up(world: World) -> None:
+    # From 1.37 on, kube-scheduler tries such a pod for no new node; it would wait for five minutes.
+    term = {"topologyKey": labels.HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    requests = {"cpu": "100m", "memory": "128Mi"}
+    world.apply(sample_objects.deployment("lonely", 1, requests, affinity=apart))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 1, limit=RUNNING_LIMIT)
+
+    world.apply(sample_objects.deployment("db", 1, requests))
+
+    world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=RUNNING_LIMIT)
+    assert len(world.instances()) == 2
+
+
 def test_a_statefulset_moves_when_all_its_nodes_are_deleted(world: World) -> None:
     stateful = sample_objects.deployment("db", 12, {"cpu": "500m", "memory": "512Mi"})
     stateful |= {"kind": "StatefulSet"}

@@ -310,12 +310,16 @@ def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
 def _set_nominated_node(context: ReconcileContext, pod: Pod, node: str | None) -> None:
     """Write a pod's nominated node, unless the pod is gone or bound, which the API server refuses (422).
 
-    Its place in kube-scheduler's queue doesn't change with it, so what tells that place is kept.
+    Its place in kube-scheduler's queue doesn't change with it, so what tells that place is kept. Where a nomination is
+    cleared, kube-scheduler may not have tried the pod: from 1.37 on, no new node retries one that only other pods'
+    anti-affinity keeps away. A changed label does.
     """
     meta = pod.metadata
     path = resources.PODS.path(meta.name, namespace=meta.namespace, subresource="status")
     annotations = {names.TRIED_VERSION: tried_version(pod) if node is not None else None}
-    patch = {"metadata": {"uid": meta.uid, "annotations": annotations}, "status": {"nominatedNodeName": node}}
+    labels = {} if node is not None else {names.RETRIED: None if names.RETRIED in meta.labels else "true"}
+    metadata = {"uid": meta.uid, "annotations": annotations, "labels": labels}
+    patch = {"metadata": metadata, "status": {"nominatedNodeName": node}}
     with contextlib.suppress(NotFoundError, ConflictError, InvalidError):
         context.client.patch(path, patch)
 
