@@ -56,6 +56,16 @@ def check_replicas(kind: Kind, obj: Obj, definition: Definition | None) -> None:
         raise errors.internal(f'the spec replicas field "{spec_path}" does not exist')
 
 
+def invalid_replicas(obj: Obj, definition: Definition) -> list[errors.Cause]:
+    """The errors of a custom object's replicas, besides its schema's; they name the path with its leading dot."""
+    values = {path: _value_at(obj, path) for path in _paths(definition.kind, definition)} if definition.scale else {}
+    return [
+        errors.Cause(path, "FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer")
+        for path, value in values.items()
+        if isinstance(value, int) and value < 0
+    ]
+
+
 def with_scale(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> Obj:
     """The object with the replicas and the resourceVersion of a Scale, so that an outdated Scale conflicts.
 

@@ -14,6 +14,7 @@ from local.kubernetes.registry import (
     object_meta,
     pod_rules,
     pod_strategy,
+    scale,
     storage_rules,
     workload_rules,
 )
@@ -44,7 +45,8 @@ def validate(
     """The errors of the object; ``old`` is None for a new object. ``subresource``: which an update changes."""
     metadata = object_meta.validate(kind, new["metadata"], None if old is None else old["metadata"])
     if definition is not None:
-        return [*metadata, *definition.validate(new, old, is_blocked=blocks_rules(metadata))]
+        violations = definition.validate(new, old, is_blocked=blocks_rules(metadata))
+        return [*metadata, *violations, *scale.invalid_replicas(new, definition)]
     if subresource == "resize" and old is not None:
         return [*metadata, *pod_strategy.validate_resize(new, old)]
     body = _body(kind, new, old)

@@ -8,6 +8,9 @@ import pytest
 
 from local.kubernetes import kinds
 from local.kubernetes.errors import ApiError
+from local.kubernetes.registry import scale
+from local.kubernetes.registry.custom_resources import Definition
+from local.kubernetes.registry.structural_schema import Schema
 
 if TYPE_CHECKING:
     from local.kubernetes.objects import Change
@@ -302,3 +305,12 @@ def test_fields_that_are_null_count_as_absent(store: Store) -> None:
     assert "nodeSelector" not in pod["spec"]
     assert pod["spec"]["containers"][0]["resources"] == {}
     assert pod["spec"]["containers"][0]["env"] == [{"name": "A"}]
+
+
+def test_a_custom_object_with_negative_replicas_is_refused_as_by_its_scale() -> None:
+    kind = kinds.Kind("example.com", "v1", "shops", "Shop", subresources=("scale",), custom=True)
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    definition = Definition(kind, Schema({}), scale=paths)
+    (cause,) = scale.invalid_replicas({"spec": {"replicas": -1}, "status": {"replicas": 0}}, definition)
+    assert (cause.field, cause.message) == (".spec.replicas", "Invalid value: -1: should be a non-negative integer")
+    assert scale.invalid_replicas({"spec": {"replicas": 3}}, definition) == []
