@@ -2,7 +2,8 @@
 
 A node has room for what a container asks for, for what the kubelet has allocated to it, and for what it still has: the
 most of the three. A resize that the node can never hold is not counted. Source: kube-scheduler, whose sum of a pod's
-requests says the same (``k8s.io/component-helpers/resource``, docs/facts/kubernetes.md).
+requests says the same up to 1.36, and never more from 1.37 on, where the pod's three sums are compared
+(``k8s.io/component-helpers/resource``, docs/facts/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def counted_containers(
     status_by_name = {
         status.name: status
         for status in statuses
-        if status.resources is not None and (status.resources.requests or status.allocated_resources)
+        if status.allocated_resources or (status.resources is not None and status.resources.requests)
     }
     counted = [
         _counted_container(container, status_by_name[container.name], is_infeasible=is_infeasible)

@@ -283,7 +283,7 @@ class Pod(ApiStruct):
     def __post_init__(self) -> None:
         status = self.status
         statuses = [*status.container_statuses, *status.init_container_statuses]
-        if status.resources is not None or any(container.resources is not None for container in statuses):
+        if status.resources is not None or any(s.resources is not None or s.allocated_resources for s in statuses):
             msgspec.structs.force_setattr(self, "spec", _counted_spec(self.spec, status))
         if statuses or status.resources is not None:
             read = with_fields(status, container_statuses=[], init_container_statuses=[])

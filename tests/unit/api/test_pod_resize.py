@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.api.kubernetes import Pod
 from shared.api.pods import requests
@@ -65,9 +67,38 @@ def test_what_is_not_resized_counts_too() -> None:
     assert requests(resized) == {"cpu": 3000, "memory": 2**30, "pods": 1}
 
 
-def test_a_kubelet_that_does_not_resize_in_place_changes_nothing() -> None:
-    """Without ``resources`` in the container's status, kube-scheduler doesn't look at it either."""
-    assert requests(pod({"cpu": "2"}, allocated={"cpu": "5"}))["cpu"] == 3000
+def test_an_allocation_counts_before_the_container_has_it() -> None:
+    """Without ``resources`` in the container's status: in kube-scheduler from 1.37 on."""
+    assert requests(pod({"cpu": "2"}, allocated={"cpu": "5"}))["cpu"] == 6000
+    assert requests(pod({"cpu": "2"}))["cpu"] == 3000
+
+
+AMOUNTS = st.tuples(*[st.integers(1, 8)] * 3)
+
+
+@given(containers=st.lists(AMOUNTS, min_size=1, max_size=3), is_infeasible=st.booleans())
+def test_a_pod_counts_for_at_least_what_kube_scheduler_1_37_counts(
+    containers: list[tuple[int, int, int]], *, is_infeasible: bool
+) -> None:
+    """From 1.37 on it takes the most of the pod's three sums, up to 1.36 the sum of each container's most."""
+    wanted, allocated, actual = zip(*containers, strict=True)
+    document = {
+        "metadata": {"name": "p"},
+        "spec": {
+            "containers": [{"name": str(i), "resources": {"requests": {"cpu": f"{n}"}}} for i, n in enumerate(wanted)]
+        },
+        "status": {
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}] * is_infeasible,
+            "containerStatuses": [
+                {"name": str(i), "allocatedResources": {"cpu": f"{a}"}, "resources": {"requests": {"cpu": f"{b}"}}}
+                for i, (a, b) in enumerate(zip(allocated, actual, strict=True))
+            ],
+        },
+    }
+    counted = requests(msgspec.json.decode(json.dumps(document), type=Pod))["cpu"]
+    candidates = (allocated, actual) if is_infeasible else (wanted, allocated, actual)
+    assert counted >= 1000 * max(map(sum, candidates))
+    assert counted == 1000 * sum(map(max, zip(*candidates, strict=True)))
 
 
 def test_an_unreadable_quantity_is_reported_as_without_a_resize() -> None:
