@@ -80,7 +80,7 @@ KINDS = (*workloads.KINDS, "Job", "CronJob")
 USED_KINDS = frozenset(
     {
         *("Pod", "Node", "NodeClaim", "NodePool", "Provisioner", "DaemonSet", "LimitRange", "Namespace"),
-        *("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSINode", "PodDisruptionBudget"),
+        *("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSIDriver", "CSINode", "PodDisruptionBudget"),
         *("CapacityBuffer", "PodTemplate", "NodeOverlay", "RuntimeClass"),
     }
 )

@@ -14,7 +14,14 @@ from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudge
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclaim import NodeClaim
 from shared.api.runtime_class import RuntimeClass
-from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.api.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from shared.cluster.node_class_groups import foreign_pools
 from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
 from shared.snapshot import InvalidObject, Snapshot
@@ -90,6 +97,7 @@ def snapshot_of(
         persistent_volume_claims=added.with_claims(objects(PersistentVolumeClaim)),
         storage_classes=objects(StorageClass),
         csi_nodes=objects(CSINode),
+        csi_drivers=objects(CSIDriver),
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
         capacity_buffers=decoding.decode_buffers(all_of, invalid),

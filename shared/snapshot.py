@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
-    from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+    from shared.api.storage import (
+        CSIDriver,
+        CSINode,
+        PersistentVolume,
+        PersistentVolumeClaim,
+        StorageClass,
+        VolumeAttachment,
+    )
 
 
 T = TypeVar("T")
@@ -71,6 +78,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     csi_nodes: tuple[CSINode, ...] = ()
+    csi_drivers: tuple[CSIDriver, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     capacity_buffers: tuple[BufferObjects, ...] = ()

@@ -136,6 +136,21 @@ class CSINode(ApiStruct):
     api_version: str = "storage.k8s.io/v1"
 
 
+class CSIDriverSpec(ApiStruct):
+    """Whether kube-scheduler, from 1.37 on, keeps pods with the driver's volumes off nodes that lack the driver."""
+
+    prevent_pod_scheduling_if_missing: bool = False
+
+
+class CSIDriver(ApiStruct):
+    """A CSI driver, by the name that volumes and CSINodes give it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+    kind: str = "CSIDriver"
+    api_version: str = "storage.k8s.io/v1"
+
+
 class VolumeAttachmentSource(ApiStruct):
     """The attached volume."""
 

@@ -53,6 +53,7 @@ PERSISTENT_VOLUME_CLAIMS = Resource(plural="persistentvolumeclaims", kind="Persi
 DAEMON_SETS = Resource(group="apps", plural="daemonsets", kind="DaemonSet", namespaced=True)
 STORAGE_CLASSES = Resource(group="storage.k8s.io", plural="storageclasses", kind="StorageClass")
 CSI_NODES = Resource(group="storage.k8s.io", plural="csinodes", kind="CSINode")
+CSI_DRIVERS = Resource(group="storage.k8s.io", plural="csidrivers", kind="CSIDriver")
 VOLUME_ATTACHMENTS = Resource(group="storage.k8s.io", plural="volumeattachments", kind="VolumeAttachment")
 POD_DISRUPTION_BUDGETS = Resource(
     group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
@@ -90,6 +91,7 @@ ALL = (
     DAEMON_SETS,
     STORAGE_CLASSES,
     CSI_NODES,
+    CSI_DRIVERS,
     VOLUME_ATTACHMENTS,
     POD_DISRUPTION_BUDGETS,
     LEASES,

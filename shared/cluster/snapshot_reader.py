@@ -29,7 +29,14 @@ from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudge
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
-from shared.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from shared.api.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from shared.base import runtime
 from shared.cluster import capacity_buffers, listing, node_class_groups, resources
 from shared.cluster.errors import NotFoundError
@@ -84,6 +91,7 @@ class SnapshotReader:
         invalid.extend(invalid_overlays)
         buffers, invalid_buffers = self._capacity_buffers()
         invalid.extend(invalid_buffers)
+        csi_nodes = list_all(resources.CSI_NODES, CSINode)
         return Snapshot(
             taken_at=now,
             pods=pods.objects,
@@ -98,7 +106,8 @@ class SnapshotReader:
             persistent_volumes=list_all(resources.PERSISTENT_VOLUMES, PersistentVolume),
             persistent_volume_claims=list_all(resources.PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim),
             storage_classes=list_all(resources.STORAGE_CLASSES, StorageClass),
-            csi_nodes=list_all(resources.CSI_NODES, CSINode),
+            csi_nodes=csi_nodes,
+            csi_drivers=list_all(resources.CSI_DRIVERS, CSIDriver) if _drivers_differ(csi_nodes) else (),
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
             capacity_buffers=buffers,
@@ -121,6 +130,11 @@ class SnapshotReader:
             return node_class_groups.list_node_claims(self.client)
         except NotFoundError:
             return NodeClaimList(ObjectList())
+
+
+def _drivers_differ(csi_nodes: Iterable[CSINode]) -> bool:
+    """Whether a node lacks a CSI driver that another has: only then it matters what the drivers ask for."""
+    return len({frozenset(driver.name for driver in csi_node.spec.drivers) for csi_node in csi_nodes}) > 1
 
 
 def _leaving_nodes(nodes: Iterable[Node], claims: Iterable[NodeClaim]) -> set[str]:

@@ -35,8 +35,13 @@ def add_local_volume(cluster: Cluster, name: str, node: str) -> None:
         "local": {"path": "/mnt/disk"},
         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
     }
+    add_bound_volume(cluster, name, spec)
+
+
+def add_bound_volume(cluster: Cluster, name: str, spec: Json) -> None:
+    """A volume, and a claim of the same name that is bound to it."""
     cluster.store.create(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": name}, "spec": spec})
-    add_claim(cluster, name, {"volumeName": name})
+    add_claim(cluster, name, {"volumeName": name, "storageClassName": spec["storageClassName"]})
     for _ in range(1000):
         claim = cluster.store.get(kinds.PERSISTENT_VOLUME_CLAIMS, name, namespace="default")
         if claim["status"].get("phase") == "Bound":
@@ -84,3 +89,34 @@ def test_a_claim_of_a_selected_node_keeps_its_pod_from_all_others(real: RealClus
     assert scheduled["reason"] == "Unschedulable"
     assert "didn't find available persistent volumes to bind" in scheduled["message"]
     real.clear()
+
+
+def pods_by_drivers(cluster: Cluster) -> dict[str, str]:
+    """A pod of a driver that must be there, first without and then with a node that has it, and a pod of another."""
+    add_node(cluster, "n1")
+    for name, fields in (("strict", {"preventPodSchedulingIfMissing": True}), ("lenient", {})):
+        driver = f"{name}.example.com"
+        cluster.store.create(kinds.CSI_DRIVERS, {"metadata": {"name": driver}, "spec": fields})
+        add_class(cluster, name, driver)
+        source = {"csi": {"driver": driver, "volumeHandle": name}, "capacity": {"storage": "3Gi"}}
+        add_bound_volume(cluster, name, {**SPEC, **source, "storageClassName": name})
+        add_pod(cluster, name, volumes=mounting(name))
+    cluster.settle()
+    before = placement(cluster)
+    drivers = [{"name": "strict.example.com", "nodeID": "n1"}]
+    cluster.store.create(kinds.CSI_NODES, {"metadata": {"name": "n1"}, "spec": {"drivers": drivers}})
+    cluster.settle()
+    return {f"{name} before": node for name, node in before.items()} | placement(cluster)
+
+
+def test_from_1_37_a_pod_waits_for_a_node_with_the_driver_that_must_be_there(real: RealCluster) -> None:
+    real.clear()
+    outcome = pods_by_drivers(real)
+    for name in ("strict", "lenient"):
+        real.store.delete(kinds.STORAGE_CLASSES, name)
+        real.store.delete(kinds.CSI_DRIVERS, f"{name}.example.com")
+    real.store.delete(kinds.CSI_NODES, "n1")
+    real.clear()
+    assert outcome == pods_by_drivers(EmbeddedCluster(version=real.version))
+    first = "" if real.version == "1.37" else "n1"
+    assert outcome == {"strict before": first, "lenient before": "n1", "strict": "n1", "lenient": "n1"}

@@ -50,7 +50,7 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("", ("limitranges",), ("list",)),
     ("apps", ("daemonsets",), ("list",)),
     ("policy", ("poddisruptionbudgets",), ("list",)),
-    ("storage.k8s.io", ("csinodes", "storageclasses", "volumeattachments"), ("list",)),
+    ("storage.k8s.io", ("csidrivers", "csinodes", "storageclasses", "volumeattachments"), ("list",)),
     ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
     # CapacityBuffers, and by name the pod templates and workloads that they refer to.

@@ -21,7 +21,7 @@ from local.kubernetes.conversion import convert
 from local.kubernetes.errors import CONFLICT, NOT_FOUND, ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import record_event, update
-from local.kubernetes.scheduler import queueing_hints
+from local.kubernetes.scheduler import queueing_hints, volume_plugins
 from local.kubernetes.scheduler.cache import Cache
 from local.kubernetes.scheduler.node_info import PodInfo
 from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of
@@ -50,7 +50,7 @@ The pods behind wait for both: nominations that are set meanwhile are lost with 
 _SLICE = timedelta(milliseconds=25)
 """Attempts are made together until they take this long, so that a step has many of them."""
 
-_VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"})
+_VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -66,10 +66,7 @@ class Scheduler:
             store,
             kinds.NAMESPACES,
             kinds.NODES,
-            kinds.STORAGE_CLASSES,
-            kinds.PERSISTENT_VOLUMES,
-            kinds.PERSISTENT_VOLUME_CLAIMS,
-            kinds.CSI_NODES,
+            *volume_plugins.kinds_of(self._minor),
             kinds.SERVICES,
             kinds.REPLICATION_CONTROLLERS,
             kinds.REPLICA_SETS,

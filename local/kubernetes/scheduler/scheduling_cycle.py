@@ -302,4 +302,6 @@ _PLUGINS = {
 
 def plugin_of(reason: str) -> str:
     """The plugin that gives this reason; all others are NodeResourcesFit's ("Insufficient cpu")."""
+    if reason.endswith(volume_plugins.DRIVER_MISSING):
+        return queueing_hints.NODE_VOLUME_LIMITS
     return _PLUGINS.get(reason, queueing_hints.NODE_RESOURCES_FIT)

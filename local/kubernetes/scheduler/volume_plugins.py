@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from local.kubernetes import kinds
 from local.kubernetes.conversion import convert
 from shared.api.quantity import parse_quantity
 from shared.api.selectors import SelectorError, matches_node
 from shared.api.storage import PersistentVolume, StorageClass
 
 if TYPE_CHECKING:
+    from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
     from local.kubernetes.scheduler.node_info import NodeInfo
     from local.kubernetes.scheduler.pod_signature import PodSignature
@@ -21,6 +23,9 @@ NODE_AFFINITY_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_NOT_FOUND = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 NO_VOLUME_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 MAX_VOLUME_COUNT = "node(s) exceed max volume count"
+DRIVER_MISSING = "CSI driver is not installed on the node"
+"""After the driver's name, of drivers whose CSIDriver says so."""
+_FIRST_MINOR_REQUIRING_DRIVERS = 37
 CLAIM_IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
@@ -36,6 +41,18 @@ _EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 _ZONE = "topology.kubernetes.io/zone"
 
 
+def kinds_of(minor: int) -> tuple[Kind, ...]:
+    """The kinds that kube-scheduler of this minor version looks at for volumes."""
+    drivers = (kinds.CSI_DRIVERS,) if minor >= _FIRST_MINOR_REQUIRING_DRIVERS else ()
+    return (
+        kinds.STORAGE_CLASSES,
+        kinds.PERSISTENT_VOLUMES,
+        kinds.PERSISTENT_VOLUME_CLAIMS,
+        kinds.CSI_NODES,
+        *drivers,
+    )
+
+
 class VolumeBinder:
     """Claims, volumes, storage classes and the volume limits of nodes, as the API has them now."""
 
@@ -44,6 +61,7 @@ class VolumeBinder:
         self.volumes: dict[str, Obj] = {}
         self.storage_classes: dict[str, Obj] = {}
         self.csi_nodes: dict[str, Obj] = {}
+        self.csi_drivers: dict[str, Obj] = {}
         self._version = 0
 
     def version_for(self, signature: PodSignature) -> tuple[object, ...]:
@@ -59,7 +77,7 @@ class VolumeBinder:
         return tuple(version)
 
     def update(self, plural: str, obj: Obj, *, deleted: bool) -> None:
-        """Update an object of one of the four kinds."""
+        """Update an object of one of the five kinds."""
         meta = obj["metadata"]
         if plural != "persistentvolumeclaims" and not (obj.get("spec") or {}).get("claimRef"):
             self._version += 1
@@ -69,6 +87,7 @@ class VolumeBinder:
             "persistentvolumes": self.volumes,
             "storageclasses": self.storage_classes,
             "csinodes": self.csi_nodes,
+            "csidrivers": self.csi_drivers,
         }
         objects = by_plural[plural]
         if deleted:
@@ -116,6 +135,8 @@ class VolumeBinder:
                     return (NODE_AFFINITY_CONFLICT,)
             elif not self._can_bind(claim, node_info):
                 return (NO_VOLUME_TO_BIND,)
+        if missing := self._missing_driver(signature, node_info.name):
+            return (f"{missing} {DRIVER_MISSING}",)
         return (MAX_VOLUME_COUNT,) if self._exceeds_limits(signature, node_info) else ()
 
     def unbound_claims(self, signature: PodSignature) -> list[Obj]:
@@ -154,6 +175,15 @@ class VolumeBinder:
             for term in terms
         )
 
+    def _missing_driver(self, signature: PodSignature, node: str) -> str:
+        """The driver of a pod's volume that the node lacks and that must be there; "" for none."""
+        drivers = (
+            {driver for driver, _ in self._volumes_of(signature)} if signature.claims and self.csi_drivers else set()
+        )
+        required = {d for d in drivers if _spec(self.csi_drivers.get(d)).get("preventPodSchedulingIfMissing")}
+        installed = {driver["name"] for driver in _spec(self.csi_nodes.get(node)).get("drivers") or ()}
+        return min(required - installed, default="")
+
     def _exceeds_limits(self, signature: PodSignature, node_info: NodeInfo) -> bool:
         limits = self._volume_limits(node_info.name)
         if not limits or not signature.claims:
@@ -167,8 +197,8 @@ class VolumeBinder:
         )
 
     def _volume_limits(self, node: str) -> dict[str, int]:
-        spec = self.csi_nodes.get(node, {}).get("spec") or {}
-        counts = {d["name"]: (d.get("allocatable") or {}).get("count") for d in spec.get("drivers") or []}
+        drivers = _spec(self.csi_nodes.get(node)).get("drivers") or []
+        counts = {d["name"]: (d.get("allocatable") or {}).get("count") for d in drivers}
         return {driver: count for driver, count in counts.items() if count is not None}
 
     def _volumes_of(self, signature: PodSignature) -> set[tuple[str, str]]:
@@ -184,6 +214,10 @@ class VolumeBinder:
             elif (storage_class := self.class_of(claim)) is not None:
                 volumes.add((storage_class.provisioner, f"{signature.namespace}/{name}"))
         return volumes
+
+
+def _spec(obj: Obj | None) -> Obj:
+    return (obj or {}).get("spec") or {}
 
 
 def selected_node(claim: Obj) -> str:

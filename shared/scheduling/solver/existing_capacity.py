@@ -92,12 +92,15 @@ class ExistingCapacity:
         return fits
 
     def _may_mount(self, node: int, feasibility: Feasibility) -> bool:
-        """Whether the node's volume limits allow the pod's volumes."""
+        """Whether the node's limits of the pod's volumes' drivers allow these volumes."""
         if not feasibility.mounted_volumes or not self._has_volume_limits[node]:
             return True
         limits = self.state_nodes.nodes[node].volume_limits
         mounted = self._mounted_volumes[node] | feasibility.mounted_volumes
-        return all(sum(d == driver for d, _ in mounted) <= limit for driver, limit in limits.items())
+        drivers = {driver for driver, _ in feasibility.mounted_volumes}
+        return all(
+            sum(d == driver for d, _ in mounted) <= limit for driver, limit in limits.items() if driver in drivers
+        )
 
     def place(self, item: Item, count: int, host_affinity: tuple[int, ...] = ()) -> int:
         """Places up to that many pods of an item; how many were placed. They leave the item."""

@@ -20,6 +20,7 @@ from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import DELETION_CANDIDATE, is_ephemeral, same_taint
 from shared.base.struct import Struct, with_fields
+from shared.scheduling.rules.attached_volumes import limits_by_node
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
@@ -175,14 +176,7 @@ class _PresentNodes:
         self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
         self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
         pods_of = pods_by_node(snapshot)
-        volume_limits = {
-            csi_node.metadata.name: {
-                driver.name: driver.allocatable.count
-                for driver in csi_node.spec.drivers
-                if driver.allocatable and driver.allocatable.count is not None
-            }
-            for csi_node in snapshot.csi_nodes
-        }
+        limits = limits_by_node(snapshot)
         with_node: set[str] = set()
         for node in snapshot.nodes:
             name = node.metadata.name
@@ -190,7 +184,7 @@ class _PresentNodes:
             if claim is not None:
                 with_node.add(claim.name)
             pods = (pod for pod in pods_of.get(name, ()) if not is_terminal(pod))
-            self._add(node, claim, _from_node(node, claim, pods, volume_limits.get(name, {})))
+            self._add(node, claim, _from_node(node, claim, pods, limits.get(name, {})))
         self.claims_without_node = [claim for claim in snapshot.node_claims if claim.name not in with_node]
 
     def _claim(self, node: Node) -> NodeClaim | None:

@@ -248,6 +248,38 @@ def test_volume_limits_hold_and_a_shared_volume_counts_once(
     assert not decision["errors"]
 
 
+@pytest.mark.parametrize(
+    ("prevents", "drivers", "created", "is_used"),
+    [
+        (True, ["ebs.csi.aws.com"], "2026-01-01T00:00:00Z", True),
+        (True, ["efs.csi.aws.com"], "2026-01-01T00:00:00Z", False),
+        (True, None, "2026-01-01T00:00:00Z", False),
+        (True, [], "2999-01-01T00:00:00Z", True),
+        (False, [], "2026-01-01T00:00:00Z", True),
+    ],
+    ids=["has it", "has another", "has no CSINode", "is new", "isn't asked for"],
+)
+def test_a_node_takes_volumes_of_a_driver_that_must_be_there_only_if_it_has_it_or_is_new(
+    decide: Decide, clusters: ModuleType, *, prevents: bool, drivers: list[str] | None, created: str, is_used: bool
+) -> None:
+    """``preventPodSchedulingIfMissing``: kube-scheduler looks at it from 1.37 on."""
+    (pod,) = clusters.pods("a", 1, "100m", "100Mi")
+    pod["spec"].update(mounting("data"))
+    storage = {"apiVersion": "storage.k8s.io/v1"}
+    spec = {"preventPodSchedulingIfMissing": prevents}
+    driver = {**storage, "kind": "CSIDriver", "metadata": {"name": "ebs.csi.aws.com"}, "spec": spec}
+    installed = [{"name": name, "nodeID": "old"} for name in drivers or ()]
+    csi = {**storage, "kind": "CSINode", "metadata": {"name": "old"}, "spec": {"drivers": installed}}
+    node = clusters.node("old")
+    node["metadata"]["creationTimestamp"] = created
+    objects = [node, driver, *([csi] if drivers is not None else ()), claimed("data"), pod]
+
+    decision = decide(clusters.document(clusters.pool(), *objects))
+
+    assert (len(decision["nodeClaims"]), "old" in decision["existingNodes"]) == (0 if is_used else 1, is_used)
+    assert not decision["errors"]
+
+
 def local_volume(name: str, zone: str, size: str = "10Gi", **spec: object) -> Raw:
     term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
     return {
