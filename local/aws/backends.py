@@ -102,8 +102,9 @@ def client(service: str) -> Any:
 
 @contextlib.contextmanager
 def replaced(owner: object, name: str, value: object) -> Iterator[None]:
-    """While entered, the attribute of a class or module has this value; it need not exist before."""
-    original = inspect.getattr_static(owner, name, None)  # as it is stored: a static method stays one
+    """While entered, the attribute of a class, module or object has this value; it need not exist before."""
+    # a class's as it is stored: a static method stays one
+    original = inspect.getattr_static(owner, name, None) if isinstance(owner, type) else getattr(owner, name, None)
     setattr(owner, name, value)
     try:
         yield
