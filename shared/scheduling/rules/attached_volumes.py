@@ -22,29 +22,22 @@ _REGISTERING = timedelta(minutes=5)
 """The age of a node up to which its drivers may still register."""
 
 
-def limits_by_node(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
-    """By node: how many volumes of each driver it takes; drivers without a limit are left out.
+def with_missing_drivers(
+    limits: Mapping[str, Mapping[str, int]], snapshot: Snapshot
+) -> Mapping[str, Mapping[str, int]]:
+    """The volumes that each node takes of each driver: none of one that it lacks and that must be there.
 
-    It takes none of a driver that it lacks and whose CSIDriver has ``preventPodSchedulingIfMissing``, as in
-    kube-scheduler from 1.37 on. New nodes count as having all drivers.
+    That is a driver whose CSIDriver has ``preventPodSchedulingIfMissing``, which kube-scheduler follows from 1.37 on.
+    New nodes count as having all drivers.
     """
-    limits = {
-        csi_node.metadata.name: {
-            driver.name: driver.allocatable.count
-            for driver in csi_node.spec.drivers
-            if driver.allocatable and driver.allocatable.count is not None
-        }
-        for csi_node in snapshot.csi_nodes
-    }
     required = {
         driver.metadata.name for driver in snapshot.csi_drivers if driver.spec.prevent_pod_scheduling_if_missing
     }
-    if not required:
-        return limits
     drivers = {csi_node.metadata.name: {d.name for d in csi_node.spec.drivers} for csi_node in snapshot.csi_nodes}
-    for node in snapshot.nodes:
-        name, created = node.metadata.name, node.metadata.creation_timestamp
-        if created is None or snapshot.taken_at - created > _REGISTERING:
-            missing = required - drivers.get(name, set())
-            limits[name] = {**limits.get(name, {}), **dict.fromkeys(missing, 0)}
-    return limits
+    missing = {
+        node.metadata.name: dict.fromkeys(required - drivers.get(node.metadata.name, set()), 0)
+        for node in snapshot.nodes
+        if node.metadata.creation_timestamp is None
+        or snapshot.taken_at - node.metadata.creation_timestamp > _REGISTERING
+    }
+    return {name: {**limits.get(name, {}), **missing.get(name, {})} for name in {**limits, **missing}}

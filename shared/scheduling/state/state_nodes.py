@@ -20,7 +20,7 @@ from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
 from shared.api.taints import DELETION_CANDIDATE, is_ephemeral, same_taint
 from shared.base.struct import Struct, with_fields
-from shared.scheduling.rules.attached_volumes import limits_by_node
+from shared.scheduling.rules.attached_volumes import with_missing_drivers
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
@@ -176,7 +176,7 @@ class _PresentNodes:
         self._claim_by_node = {c.status.node_name: c for c in snapshot.node_claims if c.status.node_name}
         self._claim_by_provider_id = {c.status.provider_id: c for c in snapshot.node_claims if c.status.provider_id}
         pods_of = pods_by_node(snapshot)
-        limits = limits_by_node(snapshot)
+        limits = _volume_limits(snapshot)
         with_node: set[str] = set()
         for node in snapshot.nodes:
             name = node.metadata.name
@@ -288,6 +288,18 @@ def mounted_volumes(nodes: Iterable[StateNode], storage: Storage) -> dict[str, f
                 continue
         volumes_by_node[node.name] = frozenset(mounted)
     return volumes_by_node
+
+
+def _volume_limits(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
+    limits: Mapping[str, Mapping[str, int]] = {
+        csi_node.metadata.name: {
+            d.name: d.allocatable.count
+            for d in csi_node.spec.drivers
+            if d.allocatable and d.allocatable.count is not None
+        }
+        for csi_node in snapshot.csi_nodes
+    }
+    return with_missing_drivers(limits, snapshot) if snapshot.csi_drivers else limits
 
 
 def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_limits: Mapping[str, int]) -> StateNode:

@@ -63,6 +63,20 @@ def test_the_snapshot_has_all_kinds(
     assert snapshot.invalid == ()
 
 
+@pytest.mark.usefixtures("karpenter")
+def test_csi_drivers_are_read_where_a_node_lacks_one_that_another_has(
+    client: Client, clock: Clock, add: Callable[..., None]
+) -> None:
+    add(resources.CSI_DRIVERS, "ebs.csi.aws.com", spec={"preventPodSchedulingIfMissing": True})
+    installed = [{"name": "ebs.csi.aws.com", "nodeID": "i-1"}]
+    add(resources.CSI_NODES, "n1", spec={"drivers": installed})
+    add(resources.CSI_NODES, "n2", spec={"drivers": installed})
+    assert read_snapshot(client, now=clock.now()).csi_drivers == ()
+    add(resources.CSI_NODES, "n3", spec={"drivers": None})
+    (driver,) = read_snapshot(client, now=clock.now()).csi_drivers
+    assert driver.spec.prevent_pod_scheduling_if_missing
+
+
 SELECTORS: dict[str, object] = {
     "amiSelectorTerms": [{"alias": "al2023@latest"}],
     "subnetSelectorTerms": [{"tags": {"a": "b"}}],
