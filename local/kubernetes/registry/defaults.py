@@ -147,6 +147,14 @@ _DEFAULTS: dict[str, Obj] = {
     kinds.SERVICES.resource: {"type": "ClusterIP", "sessionAffinity": "None"},
     kinds.PERSISTENT_VOLUMES.resource: {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
     kinds.PERSISTENT_VOLUME_CLAIMS.resource: {"volumeMode": "Filesystem"},
+    kinds.CSI_DRIVERS.resource: {
+        "attachRequired": True,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "podInfoOnMount": False,
+        "requiresRepublish": False,
+        "storageCapacity": False,
+        "volumeLifecycleModes": ["Persistent"],
+    },
 }
 
 _DEFAULTS_OUTSIDE_SPEC: dict[str, Obj] = {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shared.api.json_types import Json
 
 _SCALE = Kind("autoscaling", "v1", "scales", "Scale")
+_MOST_REPLICAS = 2**31 - 1
 _SPEC_REPLICAS, _STATUS_REPLICAS = ".spec.replicas", ".status.replicas"
 
 
@@ -58,12 +59,24 @@ def check_replicas(kind: Kind, obj: Obj, definition: Definition | None) -> None:
 
 def invalid_replicas(obj: Obj, definition: Definition) -> list[errors.Cause]:
     """The errors of a custom object's replicas, besides its schema's; they name the path with its leading dot."""
-    values = {path: _value_at(obj, path) for path in _paths(definition.kind, definition)} if definition.scale else {}
-    return [
-        errors.Cause(path, "FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer")
-        for path, value in values.items()
-        if isinstance(value, int) and value < 0
-    ]
+    paths = _paths(definition.kind, definition) if definition.scale else ()
+    texts = {path: _replicas_error(obj, path) for path in paths}
+    return [errors.Cause(path, "FieldValueInvalid", f"Invalid value: {text}") for path, text in texts.items() if text]
+
+
+def _replicas_error(obj: Json, path: str) -> str:
+    """The value at the path and what it should be; "" if it may be so, or there is none."""
+    for part in path.strip(".").split("."):
+        if not isinstance(obj, dict):
+            return f"0: {path} accessor error: {obj} is not an object"
+        obj = obj.get(part)
+        if obj is None:
+            return ""
+    if not isinstance(obj, int) or isinstance(obj, bool):
+        return f"0: {path} accessor error: {obj} is not an integer"
+    if obj < 0:
+        return f"{obj}: should be a non-negative integer"
+    return f"{obj}: should be less than or equal to {_MOST_REPLICAS}" if obj > _MOST_REPLICAS else ""
 
 
 def with_scale(kind: Kind, obj: Obj, scale: Obj, definition: Definition | None) -> Obj:

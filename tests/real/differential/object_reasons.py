@@ -115,6 +115,12 @@ REASONS = (
         holds=_is_missing_here,
     ),
     Reason(
+        text="A CSIDriver keeps a field whose feature is off until 1.37: the embedded scheduler of 1.37 reads it.",
+        kinds="CSIDriver",
+        fields=r"spec\.preventPodSchedulingIfMissing",
+        holds=lambda d: not d.is_error and d.real == ABSENT,
+    ),
+    Reason(
         text="A Job whose template has an empty map of labels gets labels of its own that aren't validated here.",
         kinds="Job",
         fields=r"metadata\.labels",
