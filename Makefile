@@ -43,7 +43,7 @@ demo: $(READY) ## the whole system on this machine: pending pods become nodes, e
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: test
-test: $(READY) ## unit and integration tests, and one world for each flow, in about nine minutes (ARGS="-k name" picks some)
+test: $(READY) ## unit and integration tests, and one world for each flow, in about five minutes (ARGS="-k name" picks some)
 	@$(PYTEST) -m "not long and not real and (flow or not e2e)" --ignore tests/local $(ARGS)
 
 .PHONY: test-local
