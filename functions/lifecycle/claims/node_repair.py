@@ -82,20 +82,21 @@ def repairs(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node], 
     """The NodePool's nodes to replace; none where repair is not enabled."""
     if pool.metadata.annotations.get(REPAIR_ANNOTATION) != "true":
         return Repairs()
-    pool_nodes = {n.spec.provider_id: n for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name}
-    unhealthy = {id_: why for id_, node in pool_nodes.items() if (why := unhealthy_condition(node, now=now))}
+    pool_nodes = [n for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name]
+    unhealthy = {n.spec.provider_id: why for n in pool_nodes if (why := unhealthy_condition(n, now=now))}
     if len(unhealthy) > -(-len(pool_nodes) * _MAX_UNHEALTHY_PERCENT // 100):
         return Repairs(
             blocked=f"more than {_MAX_UNHEALTHY_PERCENT}% of the NodePool's nodes are unhealthy "
             f"({len(unhealthy)} of {len(pool_nodes)})"
         )
-    due = [
-        Repair(claim=c, message=unhealthy[c.status.provider_id])
-        for c in claims
-        if c.status.provider_id in unhealthy and _is_repairable(c)
-    ]
-    vetoed = tuple(r for r in due if _is_vetoed(r.claim) or _is_vetoed(pool_nodes[r.claim.status.provider_id]))
-    return Repairs(repairs=tuple(r for r in due if r not in vetoed), vetoed=vetoed)
+    kept = {n.spec.provider_id for n in pool_nodes if _is_vetoed(n)}
+    due: dict[bool, list[Repair]] = {False: [], True: []}
+    for claim in claims:
+        provider_id = claim.status.provider_id
+        if provider_id in unhealthy and _is_repairable(claim):
+            repair = Repair(claim=claim, message=unhealthy[provider_id])
+            due[_is_vetoed(claim) or provider_id in kept].append(repair)
+    return Repairs(repairs=tuple(due[False]), vetoed=tuple(due[True]))
 
 
 def _is_repairable(claim: NodeClaim) -> bool:
