@@ -1,6 +1,7 @@
 """Reads the fields of a published version, such as ``python -m docs.fields --kubernetes 1.37``.
 
-``--karpenter 1.15`` reads Karpenter's, ``--kubelet 0.37`` those of the kubelet's configuration.
+``--karpenter 1.15`` reads Karpenter's, ``--kubelet 0.37`` those of the kubelet's configuration. ``--hardware 1.15``
+reads what Karpenter knows of instance types.
 
 Needs Go, whose module proxy has the sources: the newest patch release of the version is read. Kubernetes publishes its
 OpenAPI document in ``k8s.io/kubernetes``, Karpenter its definitions in two modules, and the kubelet's configuration is
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from docs.fields import flatten, schemas
+from docs.fields import flatten, hardware, schemas
 from docs.fields.go_modules import downloaded, printed
 from shared.api.validation.kubelet import TABLE
 
@@ -42,6 +43,7 @@ def main() -> int:
     parser.add_argument("--kubernetes", metavar="MINOR", action="append", default=[], help="such as 1.37")
     parser.add_argument("--karpenter", metavar="MINOR", action="append", default=[], help="such as 1.15")
     parser.add_argument("--kubelet", metavar="MINOR", help="such as 0.37")
+    parser.add_argument("--hardware", metavar="MINOR", help="instance types by Karpenter's tables, such as 1.15")
     args = parser.parse_args()
     for minor in args.kubernetes:
         release, folder = downloaded(_KUBERNETES, minor)
@@ -66,6 +68,8 @@ def main() -> int:
             "fields": json.loads(printed(_KUBELET_TYPES, _KUBELET, release)),
         }
         TABLE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    if args.hardware:
+        hardware.save(args.hardware)
     return 0
 
 

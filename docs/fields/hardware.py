@@ -1,26 +1,24 @@
-"""Writes ``shared/instance_types/hardware.json``: ``python -m docs.hardware 1.15``, by the tables of that Karpenter.
+"""What EC2's API doesn't tell of instance types: ``shared/instance_types/hardware.json``, by Karpenter's tables.
 
-Needs Go, whose module proxy has the sources. Karpenter's AWS provider publishes the limits of the VPC resource
-controller, which EC2's API doesn't tell, and the bandwidth of EC2's user guide, both under the Apache License 2.0; only
-the figures are kept.
+Karpenter's AWS provider publishes the limits of the VPC resource controller and the bandwidth of EC2's user guide, both
+under the Apache License 2.0; only the figures are kept.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docs.fields.go_modules import downloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 _PROVIDER = "github.com/aws/karpenter-provider-aws"
 _TABLES = "pkg/providers/instancetype"
-_FILE = Path(__file__).parents[1] / "shared" / "instance_types" / "hardware.json"
+_FILE = Path(__file__).parents[2] / "shared" / "instance_types" / "hardware.json"
 _LIMITS = re.compile(r'^\t"(?P<name>[^"]+)": \{\n(?P<fields>.*?)^\t\},', re.MULTILINE | re.DOTALL)
 _TRUNKING = re.compile(r"IsTrunkingCompatible:\s+true,")
 _BRANCHES = re.compile(r"BranchInterface:\s+(\d+),")
@@ -28,9 +26,8 @@ _BANDWIDTH = re.compile(r'^\t+"(?P<name>[^"]+)":\s+(?P<mbps>\d+),', re.MULTILINE
 _VAGUE = re.compile(r"^\t+// (?P<name>\S+) has vague bandwidth", re.MULTILINE)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the file by the newest release of a minor version."""
-    (minor,) = arguments
+def save(minor: str) -> None:
+    """Write the file by the newest release of a minor version of Karpenter."""
     release, folder = downloaded(_PROVIDER, minor)
     limits, bandwidth = (
         (folder / _TABLES / f"zz_generated.{name}.go").read_text(encoding="utf-8")
@@ -39,7 +36,6 @@ def main(arguments: Sequence[str]) -> int:
     clock_mhz = json.loads(_FILE.read_bytes())["clock_mhz"]
     source = f"{_TABLES} of {_PROVIDER} {release}: branch interfaces of the VPC resource controller, baseline Mbps"
     _FILE.write_text(_text(source, clock_mhz, types(limits, bandwidth)), encoding="utf-8")
-    return 0
 
 
 def types(limits: str, bandwidth: str) -> dict[str, tuple[int, int | None]]:
@@ -66,7 +62,3 @@ def _text(source: str, clock_mhz: Mapping[str, int], of_types: Mapping[str, tupl
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in of_types.items())
     head = f' "source": {json.dumps(source)},\n "clock_mhz": {json.dumps(clock_mhz)},\n'
     return f'{{\n{head} "types": {{\n{lines}\n }}\n}}\n'
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

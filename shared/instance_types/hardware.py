@@ -1,8 +1,8 @@
 """Hardware of instance types: DescribeInstanceTypes cut down to what labels and allocatable need, and what EC2 omits.
 
 Branch interfaces and baseline bandwidth are not in EC2's answer. They come from ``hardware.json``, which names its
-source; ``python -m docs.hardware`` writes it. A type that is newer than that table has no branch interfaces, and the
-bandwidth that EC2 reports.
+source; ``python -m docs.fields --hardware 1.15`` writes it. A type that is newer than that table has no branch
+interfaces, and the bandwidth that EC2 reports.
 """
 
 from __future__ import annotations
