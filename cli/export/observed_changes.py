@@ -20,6 +20,7 @@ from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_reschedulable, is_terminal
 from shared.disruption.disruption_queue import queue_entry
+from shared.scheduling.state.state_nodes import pods_by_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,7 +205,7 @@ def _termination_mode(claim: NodeClaim) -> str:
 
 def _pods_to_move(claim: NodeClaim, snapshot: Snapshot) -> int:
     node = claim.status.node_name
-    return sum(1 for pod in snapshot.pods if node and pod.spec.node_name == node and is_reschedulable(pod))
+    return sum(is_reschedulable(pod) for pod in pods_by_node(snapshot).get(node, ())) if node else 0
 
 
 def _creation_reason(claim: NodeClaim, claims: dict[str, NodeClaim]) -> str:

@@ -103,9 +103,9 @@ def kubelet_of(settings: Mapping[str, Any]) -> Kubelet:
     return msgspec.convert(without_nulls(dict(settings)), Kubelet)
 
 
-def with_values(settings: Mapping[str, Any] | None, values: str) -> dict[str, Any]:
-    """The settings with the values of their expressions, which are JSON."""
-    return {**(settings or {}), **msgspec.json.decode(values)}
+def with_values(settings: dict[str, Any] | None, values: str) -> dict[str, Any] | None:
+    """The settings with the values of their expressions, which are JSON; "" if they have none."""
+    return {**(settings or {}), **msgspec.json.decode(values)} if values else settings
 
 
 def is_expression(value: object) -> bool:

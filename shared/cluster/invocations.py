@@ -1,4 +1,4 @@
-"""What the handlers of all functions have in common: reports of failures, redelivery, and what is tried again later."""
+"""What the handlers of all functions have in common: reports of failures, and work that is tried again later."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def entry_point(
 
 
 class Attempt(MutableStruct):
-    """Whether work succeeded; what it has to do besides is done by its caller."""
+    """Whether the body of :func:`attempt` has succeeded."""
 
     succeeded: bool = False
 

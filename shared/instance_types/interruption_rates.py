@@ -79,15 +79,6 @@ def _records(rows: Iterable[Row]) -> dict[Pool, PoolRecord]:
     return by_pool
 
 
-def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[Pool, float]:
-    """The rates of the pools that have records now.
-
-    Raises:
-        ClientError: DynamoDB failed.
-    """
-    return rates(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now), now=now)
-
-
 def rates(rows: Iterable[Row], *, now: datetime) -> Mapping[Pool, float]:
     """The rates of the pools that have rows; every other pool has :data:`DEFAULT_RATE`.
 

@@ -59,11 +59,6 @@ def mark(
     )
 
 
-def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
-    """The offerings that are marked now."""
-    return frozenset(marked_at(dynamodb_rows.unexpired_rows(dynamodb, table, PARTITION, now=now, consistent=True)))
-
-
 def marked_at(rows: Iterable[Row]) -> dict[OfferingKey, datetime]:
     """The offerings of the rows, and when each was marked last (to the second).
 

@@ -12,6 +12,7 @@ from local.world import World, sample_objects
 from local.world.sample_objects import deployment
 from shared.base import aws, decision_log, runtime
 from shared.instance_types import interruption_rates
+from shared.launch.ec2_cloud_provider import read_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,7 @@ def test_interruptions_are_counted_by_pool(mixed: World) -> None:
     mixed.run_for(timedelta(minutes=1))
     environ = mixed.aws.deployed.function("interruption").environ
     with runtime.using(runtime.Runtime(environ=environ, now=mixed.clock.now)):
-        rates = interruption_rates.current(aws.dynamodb(), environ["TENON_TABLE_NAME"], now=mixed.clock.now())
+        table, now = environ["TENON_TABLE_NAME"], mixed.clock.now()
+        rates = read_conditions(aws.dynamodb(), table, commitments=None, now=now).interruption_rates
     assert rates.keys() == {pool_of(node)}
     assert rates[pool_of(node)] == pytest.approx(interruption_rates.rate(1, 0), rel=0.01)  # it has run for minutes

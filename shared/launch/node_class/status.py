@@ -217,7 +217,7 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo, hardware: Hardware)
     family = family_of(node_class, version=cluster.version)
     try:
         kubelet = kubelet_settings(spec.kubelet, family)(hardware)
-        settings = with_values(spec.kubelet, kubelet.values) if kubelet.values else spec.kubelet
+        settings = with_values(spec.kubelet, kubelet.values)
         render_user_data(family, Bootstrap(cluster=cluster, kubelet=settings, user_data=spec.user_data))
         launch_template.block_devices(family, spec.block_device_mappings)
         capacity = allocatable.capacity(hardware, family, kubelet.settings, block_devices=spec.block_device_mappings)

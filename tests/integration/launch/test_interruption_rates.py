@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from functions.interruption.interruption_records import PoolNotices, add
 from shared.base import aws, runtime
-from shared.instance_types.interruption_rates import DEFAULT_RATE, HALF_LIFE, RETENTION, current, rate
+from shared.instance_types.interruption_rates import DEFAULT_RATE, HALF_LIFE, RETENTION, Pool, rate
+from shared.launch.ec2_cloud_provider import read_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 M5 = ("m5.large", "us-east-1a")
 C5 = ("c5.large", "us-east-1b")
@@ -16,6 +23,10 @@ C5 = ("c5.large", "us-east-1b")
 
 def notices(pool: tuple[str, str], count: int, *, interrupted: float, running: float) -> PoolNotices:
     return PoolNotices(pool=pool, notices=count, interrupted_hours=interrupted, running_hours=running)
+
+
+def current(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> Mapping[Pool, float]:
+    return read_conditions(dynamodb, table, commitments=None, now=now).interruption_rates
 
 
 def test_notices_add_up_and_running_hours_are_counted_once(table: str) -> None:

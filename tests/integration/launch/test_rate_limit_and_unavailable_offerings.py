@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.base import aws, runtime
 from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.instance_types import unavailable_offerings
+from shared.launch.ec2_cloud_provider import read_conditions
 from shared.launch.fleet.launch import RATE_LIMIT_WAIT_TIMEOUT
 from shared.launch.fleet.rate_limit import BURST, REFILL, RateLimiter
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+    from shared.instance_types.instance_type import OfferingKey
 
 M5 = ("spot", "m5.large", "us-east-1a")
 
@@ -19,11 +25,15 @@ Account = Any
 """The fixture's class: tests can't import from conftest."""
 
 
+def unavailable(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> frozenset[OfferingKey]:
+    return read_conditions(dynamodb, table, commitments=None, now=now).unavailable
+
+
 def test_an_offering_is_unavailable_for_three_minutes(table: str) -> None:
     now = runtime.current().now()
     unavailable_offerings.mark(aws.dynamodb(), table, [M5], reason="InsufficientInstanceCapacity", now=now)
-    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=179)) == {M5}
-    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=181)) == frozenset()
+    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=179)) == {M5}
+    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=181)) == frozenset()
 
 
 def test_marking_again_restarts_the_ttl(table: str) -> None:
@@ -32,7 +42,7 @@ def test_marking_again_restarts_the_ttl(table: str) -> None:
         unavailable_offerings.mark(
             aws.dynamodb(), table, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
         )
-    assert unavailable_offerings.current(aws.dynamodb(), table, now=now + timedelta(seconds=250)) == {M5}
+    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=250)) == {M5}
 
 
 def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_retried(table: str) -> None:
@@ -52,7 +62,7 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_re
     unavailable_offerings.mark(dynamodb, table, zone, reason="InsufficientInstanceCapacity", now=now)
     assert [len(items) for items in sent] == [25, 25, 10, 2]
     assert sent[3] == sent[0][:2]
-    assert unavailable_offerings.current(dynamodb, table, now=now) == frozenset(zone)
+    assert unavailable(dynamodb, table, now=now) == frozenset(zone)
 
 
 def test_two_functions_share_one_rate_limit(table: str) -> None:
