@@ -8,6 +8,7 @@ has time-outs, retries with jitter where a repeat is safe, and typed errors.
 from __future__ import annotations
 
 import random
+import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
@@ -16,6 +17,7 @@ import msgspec
 import urllib3
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
+from urllib3.util import ssl_
 
 from shared.api.meta import ApiStruct, to_json
 from shared.base import runtime
@@ -84,7 +86,7 @@ class Client:
     ) -> None:
         configuration.retries = False  # this class knows which requests may be repeated
         self._configuration = configuration
-        self._transport = RESTClientObject(configuration)
+        self._transport = _transport(configuration)
         self._user_agent = user_agent
         self._sleep = sleep
         self._jitter = jitter
@@ -327,6 +329,20 @@ class Client:
         if response.status not in _SUCCESS:
             raise errors.from_response(response.status, data, retry_after=response.headers.get("Retry-After"))
         return data
+
+
+def _transport(configuration: Configuration) -> RESTClientObject:
+    """The official client's transport, which also trusts the authorities of Kubernetes 1.16 and older.
+
+    These lack extensions that Python 3.13 demands (VERIFY_X509_STRICT), and a cluster keeps its authority for good.
+    """
+    transport = RESTClientObject(configuration)
+    pools = transport.pool_manager.connection_pool_kw
+    if pools["ca_certs"] or pools["ca_cert_data"]:
+        context = ssl_.create_urllib3_context(cert_reqs=pools["cert_reqs"])
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        pools["ssl_context"] = context
+    return transport
 
 
 class _NeverSentError(errors.UnavailableError):

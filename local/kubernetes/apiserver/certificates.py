@@ -51,8 +51,11 @@ class Identity(Struct):
         return context
 
 
-def make_identity(host: str = "127.0.0.1") -> Identity:
-    """A new authority, and a server certificate for the address, ``localhost`` and the in-cluster names."""
+def make_identity(host: str = "127.0.0.1", *, key_identifiers: bool = True) -> Identity:
+    """A new authority, and a server certificate for the address, ``localhost`` and the in-cluster names.
+
+    Without ``key_identifiers`` they are as Kubernetes 1.16 made them: RFC 5280 demands both extensions.
+    """
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     begin = datetime.now(UTC) - timedelta(days=1)
@@ -60,8 +63,6 @@ def make_identity(host: str = "127.0.0.1") -> Identity:
         _builder(issuer, issuer, authority_key.public_key(), begin)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_AUTHORITY_USAGE, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
     )
     names = [
         x509.IPAddress(ipaddress.ip_address(host)),
@@ -73,18 +74,20 @@ def make_identity(host: str = "127.0.0.1") -> Identity:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
-            critical=False,
-        )
-        .sign(authority_key, hashes.SHA256())
     )
+    if key_identifiers:
+        public_key = authority_key.public_key()
+        authority = authority.add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        certificate = certificate.add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key), critical=False
+        )
     key = server_key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    return Identity(_pem(authority), _pem(certificate), key.decode())
+    signed = (authority.sign(authority_key, hashes.SHA256()), certificate.sign(authority_key, hashes.SHA256()))
+    return Identity(_pem(signed[0]), _pem(signed[1]), key.decode())
 
 
 def _builder(
