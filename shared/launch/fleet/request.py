@@ -98,7 +98,7 @@ class FleetRequest(Struct, kw_only=True):
                 cluster=self.cluster,
                 labels=self._common_labels(),
                 taints=(*first.spec.taints, *first.spec.startup_taints, UNREGISTERED),
-                kubelet=with_values(spec.kubelet, kubelet_values),
+                kubelet=with_values(spec.kubelet, kubelet_values) if kubelet_values else spec.kubelet,
                 user_data=spec.user_data,
                 raid=spec.instance_store_policy == RAID0,
             ),
