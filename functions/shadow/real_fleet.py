@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from shared.shadow.record import Record
     from shared.snapshot import Snapshot
 
-_MAX_FILTER_VALUES = 200
 _ENDED = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
 _TRANSITION = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 
@@ -45,12 +44,10 @@ def lifetimes(provider_ids: Collection[str]) -> dict[str, Lifetime]:
         ClientError, BotoCoreError: EC2 refuses the call.
     """
     by_id = {id_: provider_id for provider_id in provider_ids if (id_ := instance_id(provider_id))}
-    ids = sorted(by_id)
     known: dict[str, Lifetime] = {}
-    for start in range(0, len(ids), _MAX_FILTER_VALUES):
-        values = ids[start : start + _MAX_FILTER_VALUES]
+    for values in aws.filter_chunks(sorted(by_id)):
         pages = aws.ec2().get_paginator("describe_instances")
-        for page in pages.paginate(Filters=[{"Name": "instance-id", "Values": values}]):
+        for page in pages.paginate(Filters=[{"Name": "instance-id", "Values": values}], PaginationConfig=aws.PAGES):
             for instance in (i for r in page["Reservations"] for i in r.get("Instances", [])):
                 is_over = instance["State"]["Name"] in _ENDED
                 ended = transition_time(instance.get("StateTransitionReason", "")) if is_over else None

@@ -17,7 +17,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError
 from moto.core.models import botocore_stubber
 
-from local.aws import invocation_timeout
+from local.aws import ec2_limits, invocation_timeout
 from local.aws.calls import CALLER, Call, Calls
 from local.aws.invocation_timeout import TIMEOUT
 from local.faults import Crash, Fault, Faults, InjectionPoint
@@ -111,6 +111,8 @@ class Interceptor:
             return answer(body)
         if handler := self._services.get(service):
             return handler(operation, body)
+        if service == "ec2" and (fault := ec2_limits.request_error(operation, body, caller=CALLER.get())):
+            return _error(service, fault)
         response = botocore_stubber(event_name, request)
         if response is None:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")

@@ -14,12 +14,13 @@ from botocore.config import Config
 from shared.base import runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from botocore.exceptions import ClientError
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import PaginatorConfigTypeDef
     from mypy_boto3_eks import EKSClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_iam import IAMClient
@@ -40,6 +41,18 @@ CREATE_FLEET_SECONDS = 15
 """The time-outs of a call. All attempts together, and CreateFleet's one attempt in the second half of an invocation,
 end before the shortest timeout of a function, so that the function handles the error instead of being killed."""
 _PRICES_READ_SECONDS = 30
+_MAX_FILTER_VALUES = 200
+"""EC2 refuses a call whose filters have more values in total (FilterLimitExceeded)."""
+PAGES: PaginatorConfigTypeDef = {"PageSize": 1000}
+"""For lists that grow with the cluster or the account: without a page size, EC2 throttles such calls, or they time
+out (docs.aws.amazon.com/ec2/latest/devguide/ec2-api-pagination.html)."""
+
+
+def filter_chunks(values: Sequence[str], *, further_values: int = 0) -> Iterator[list[str]]:
+    """The values in chunks of which each fits in one call of EC2's, next to ``further_values`` of its other filters."""
+    size = _MAX_FILTER_VALUES - further_values
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
 
 
 def _config() -> Config:

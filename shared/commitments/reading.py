@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api import labels
-from shared.base.aws import error_code
+from shared.base.aws import PAGES, error_code
 from shared.base.struct import with_fields
 from shared.commitments.commitment import Commitments, ReservedInstances, SavingsPlan
 
@@ -98,7 +98,7 @@ def running_instances(ec2: EC2Client) -> dict[str, dict[str, int]]:
     running = [{"Name": "instance-state-name", "Values": ["running"]}]
     pages = ec2.get_paginator("describe_instances").paginate(
         Filters=running,  # type: ignore[arg-type]  # typed as a union of dicts with literal keys
-        PaginationConfig={"PageSize": _PAGE},
+        PaginationConfig=PAGES,
     )
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for page in pages:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.base.aws import PAGES
 from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def spot_prices(ec2: EC2Client, *, now: datetime) -> dict[str, dict[str, float]]
     """
     latest: dict[tuple[str, str], tuple[datetime, float]] = {}
     pages = ec2.get_paginator("describe_spot_price_history").paginate(
-        StartTime=now, EndTime=now, ProductDescriptions=list(_LINUX)
+        StartTime=now, EndTime=now, ProductDescriptions=list(_LINUX), PaginationConfig=PAGES
     )
     for page in pages:
         for entry in page["SpotPriceHistory"]:

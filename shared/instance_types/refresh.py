@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shared.base.aws import PAGES
 from shared.base.struct import Struct, with_fields
 from shared.instance_types import pricing
 from shared.instance_types.catalog import InstanceTypeCatalog
@@ -30,6 +31,9 @@ SCHEDULE_TOLERANCE = timedelta(minutes=2)
 """Something counts as stale this long before its maximum age, because a schedule is not punctual to the second."""
 DUPLICATE_EVENT_WINDOW = timedelta(minutes=1)
 """What is younger than this was fetched for the same event, delivered twice."""
+
+_TYPES_PER_PAGE = 100
+"""The most that EC2 allows."""
 
 
 class RefreshResult(Struct, kw_only=True):
@@ -142,7 +146,7 @@ def _with_spot(ec2: EC2Client, catalog: InstanceTypeCatalog, now: datetime, prob
 
 def _hardware(ec2: EC2Client) -> tuple[Hardware, ...]:
     """Every instance type of the Region that a node can have, by name."""
-    pages = ec2.get_paginator("describe_instance_types").paginate()
+    pages = ec2.get_paginator("describe_instance_types").paginate(PaginationConfig={"PageSize": _TYPES_PER_PAGE})
     parsed = [parse_hardware(info) for page in pages for info in page["InstanceTypes"]]
     return tuple(sorted((h for h in parsed if h is not None), key=lambda h: h.name))
 
@@ -159,7 +163,9 @@ def _zones(ec2: EC2Client) -> dict[str, str]:
 def _offered(ec2: EC2Client) -> dict[str, tuple[str, ...]]:
     """By instance type: the zones that have it, sorted."""
     zones: dict[str, set[str]] = {}
-    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(LocationType="availability-zone")
+    pages = ec2.get_paginator("describe_instance_type_offerings").paginate(
+        LocationType="availability-zone", PaginationConfig=PAGES
+    )
     for page in pages:
         for offering in page["InstanceTypeOfferings"]:
             zones.setdefault(str(offering["InstanceType"]), set()).add(offering["Location"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api import labels as names
+from shared.base.aws import PAGES, filter_chunks
 from shared.interruptions.event_verification import UNKNOWN, InstanceFacts
 from shared.interruptions.notice import Evidence
 from shared.launch import instances
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
     from mypy_boto3_ec2 import EC2Client
 
-_MAX_FILTER_VALUES = 200
 _SPOT_EVIDENCE = frozenset({Evidence.SPOT, Evidence.SPOT_INTERRUPTED})
 
 
@@ -59,10 +59,9 @@ def instance_facts(
 def _spot_request_statuses(instance_ids: Sequence[str], ec2: EC2Client) -> dict[str, str]:
     """The status code of each instance's spot request; instances without one are missing."""
     statuses: dict[str, str] = {}
-    for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
-        chunk = list(instance_ids[start : start + _MAX_FILTER_VALUES])
+    for ids in filter_chunks(instance_ids):
         pages = ec2.get_paginator("describe_spot_instance_requests").paginate(
-            Filters=[{"Name": "instance-id", "Values": chunk}]
+            Filters=[{"Name": "instance-id", "Values": ids}], PaginationConfig=PAGES
         )
         for page in pages:
             for request in page["SpotInstanceRequests"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api import labels
-from shared.base.aws import error_code
+from shared.base.aws import PAGES, error_code, filter_chunks
 from shared.cloud_provider import Instance, Terminations
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
 _NOT_TERMINATED = ("pending", "running", "stopping", "stopped", "shutting-down")
+_ANY_STATE = (*_NOT_TERMINATED, "terminated")
 PENDING_OR_RUNNING = frozenset({"pending", "running"})
-_MAX_FILTER_VALUES = 200
 _MAX_TERMINATED_A_CALL = 500
 """EC2 takes 1,000 instance ids in a call, and recommends fewer."""
 _MAX_UNNAMED = 16
@@ -54,11 +54,10 @@ def list_by_launch_group(ec2: EC2Client, cluster_name: str, groups: Sequence[str
         ClientError: EC2 returned an error.
     """
     instances: list[Instance] = []
-    for start in range(0, len(groups), _MAX_FILTER_VALUES):
-        values = list(groups[start : start + _MAX_FILTER_VALUES])
+    of_cluster = _cluster_filter(cluster_name)
+    for values in filter_chunks(groups, further_values=len(_ANY_STATE) + len(of_cluster["Values"])):
         group_filter: FilterTypeDef = {"Name": f"tag:{labels.LAUNCH_GROUP}", "Values": values}
-        filters = [_cluster_filter(cluster_name), group_filter]
-        instances += _describe(ec2, filters, (*_NOT_TERMINATED, "terminated"))
+        instances += _describe(ec2, [of_cluster, group_filter], _ANY_STATE)
     return tuple(sorted(instances, key=lambda i: i.id))
 
 
@@ -69,10 +68,9 @@ def get(ec2: EC2Client, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
         ClientError: EC2 returned an error.
     """
     instances: list[Instance] = []
-    for start in range(0, len(instance_ids), _MAX_FILTER_VALUES):
-        values = list(instance_ids[start : start + _MAX_FILTER_VALUES])
+    for values in filter_chunks(instance_ids, further_values=len(_ANY_STATE)):
         by_id: FilterTypeDef = {"Name": "instance-id", "Values": values}
-        instances += _describe(ec2, [by_id], (*_NOT_TERMINATED, "terminated"))
+        instances += _describe(ec2, [by_id], _ANY_STATE)
     return tuple(sorted(instances, key=lambda i: i.id))
 
 
@@ -125,7 +123,7 @@ def _cluster_filter(cluster_name: str) -> FilterTypeDef:
 
 def _describe(ec2: EC2Client, filters: list[FilterTypeDef], states: Sequence[str]) -> tuple[Instance, ...]:
     by_state: FilterTypeDef = {"Name": "instance-state-name", "Values": list(states)}
-    pages = ec2.get_paginator("describe_instances").paginate(Filters=[*filters, by_state])
+    pages = ec2.get_paginator("describe_instances").paginate(Filters=[*filters, by_state], PaginationConfig=PAGES)
     instances = [_instance(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
     return tuple(sorted(instances, key=lambda i: i.id))
 

@@ -33,6 +33,8 @@ UNUSED_AFTER = timedelta(hours=1)
 COLLECTION_INTERVAL = timedelta(hours=1)
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 _MAX_TEMPLATES_PER_RUN = 25
+_TEMPLATES_PER_PAGE = 200
+"""The most that EC2 allows."""
 _NOT_FOUND = frozenset({"InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"})
 _TEMPLATE_TAG = "aws:ec2launchtemplate:id"
 """EC2's own tag on an instance: the launch template that it was launched from."""
@@ -94,7 +96,8 @@ def _delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: tup
 def _cluster_launch_templates(ec2: EC2Client, cluster: str) -> list[LaunchTemplate]:
     """The launch templates with the cluster's tag and a name of Tenon's, oldest first."""
     pages = ec2.get_paginator("describe_launch_templates").paginate(
-        Filters=[{"Name": f"tag:{names.CLUSTER_TAG.format(cluster=cluster)}", "Values": ["owned"]}]
+        Filters=[{"Name": f"tag:{names.CLUSTER_TAG.format(cluster=cluster)}", "Values": ["owned"]}],
+        PaginationConfig={"PageSize": _TEMPLATES_PER_PAGE},
     )
     templates = [
         LaunchTemplate(

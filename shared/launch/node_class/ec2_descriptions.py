@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from shared.base.aws import PAGES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -33,26 +35,28 @@ class Ec2Descriptions:
 
     def subnets(self, filters: Sequence[FilterTypeDef]) -> list[SubnetTypeDef]:
         """The subnets that match the filters."""
-        pages = self._ec2.get_paginator("describe_subnets").paginate(Filters=filters)
+        pages = self._ec2.get_paginator("describe_subnets").paginate(Filters=filters, PaginationConfig=PAGES)
         return self._merged(["subnets", filters], {s["SubnetId"]: s for page in pages for s in page["Subnets"]})
 
     def security_groups(self, filters: Sequence[FilterTypeDef]) -> list[SecurityGroupTypeDef]:
         """The security groups that match the filters."""
-        pages = self._ec2.get_paginator("describe_security_groups").paginate(Filters=filters)
+        pages = self._ec2.get_paginator("describe_security_groups").paginate(Filters=filters, PaginationConfig=PAGES)
         groups = {g["GroupId"]: g for page in pages for g in page["SecurityGroups"]}
         return self._merged(["security-groups", filters], groups)
 
     def images(self, filters: Sequence[FilterTypeDef], owners: Sequence[str]) -> list[ImageTypeDef]:
         """The images of these owners (none: of all) that match the filters, also those that their owner deprecated."""
         pages = self._ec2.get_paginator("describe_images").paginate(
-            Filters=filters, Owners=owners, IncludeDeprecated=True
+            Filters=filters, Owners=owners, IncludeDeprecated=True, PaginationConfig=PAGES
         )
         images = {i["ImageId"]: i for page in pages for i in page["Images"]}
         return self._merged(["images", filters, owners], images)
 
     def capacity_reservations(self, filters: Sequence[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         """The capacity reservations that match the filters."""
-        pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(Filters=filters)
+        pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(
+            Filters=filters, PaginationConfig=PAGES
+        )
         reservations = {r["CapacityReservationId"]: r for page in pages for r in page["CapacityReservations"]}
         return self._merged(["capacity-reservations", filters], reservations)
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.base import dynamodb_rows
+from shared.base.aws import PAGES, filter_chunks
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 
@@ -41,7 +42,6 @@ TTL = timedelta(seconds=150)
 """How long a short subnet is remembered: lifecycle repeats it each minute."""
 
 PARTITION = "short-subnets"
-_MAX_FILTER_VALUES = 200
 
 
 class ShortSubnet(Struct, kw_only=True):
@@ -69,11 +69,11 @@ def short_subnets(ec2: EC2Client, subnets: Iterable[ResolvedSubnet], *, needed: 
     zones = {s.id: s.zone for s in subnets}
     if len(set(zones.values())) <= 1:
         return ()
-    ids = sorted(zones)
     short: list[ShortSubnet] = []
-    for start in range(0, len(ids), _MAX_FILTER_VALUES):
-        values = ids[start : start + _MAX_FILTER_VALUES]
-        pages = ec2.get_paginator("describe_subnets").paginate(Filters=[{"Name": "subnet-id", "Values": values}])
+    for values in filter_chunks(sorted(zones)):
+        pages = ec2.get_paginator("describe_subnets").paginate(
+            Filters=[{"Name": "subnet-id", "Values": values}], PaginationConfig=PAGES
+        )
         short += [
             ShortSubnet(id=s["SubnetId"], zone=zones[s["SubnetId"]], free_addresses=s["AvailableIpAddressCount"])
             for page in pages

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api.nodeclass import ResolvedSubnet
+from shared.base.aws import filter_chunks
 from shared.base.struct import Struct
 from shared.launch.node_class.selector_terms import (
     NotFoundError,
@@ -71,8 +72,10 @@ def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> tuple[Subnet, ...]
 
 def with_free_addresses(ec2: EC2Client, subnets: Sequence[Subnet]) -> tuple[Subnet, ...]:
     """The subnets with their free addresses now; one that EC2's answer leaves out stays as it is."""
-    response = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [s.id for s in subnets]}])
-    described = {s["SubnetId"]: _subnet(s) for s in response["Subnets"]}
+    described: dict[str, Subnet] = {}
+    for ids in filter_chunks([s.id for s in subnets]):
+        response = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": ids}])
+        described |= {s["SubnetId"]: _subnet(s) for s in response["Subnets"]}
     return tuple(described.get(s.id, s) for s in subnets)
 
 
