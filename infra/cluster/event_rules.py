@@ -67,7 +67,8 @@ INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
 """AWS's events about instances, by rule. EC2's events have no tags: every cluster gets those of the whole Region."""
 
 NODE_GROUP_INTERRUPTIONS: Mapping[str, Mapping[str, Any]] = {
-    **{f"NodeGroup{id_}": INTERRUPTIONS[id_] for id_ in ("SpotInterruption", "Health")},
+    "NodeGroupSpot": INTERRUPTIONS["SpotInterruption"],
+    "NodeGroupHealth": INTERRUPTIONS["Health"],
     "NodeGroupTermination": {
         "source": ["aws.autoscaling"],
         "detail_type": ["EC2 Instance-terminate Lifecycle Action"],

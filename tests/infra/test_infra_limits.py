@@ -52,6 +52,27 @@ def test_every_arn_is_of_the_partition(template: Template) -> None:
     assert principals == {f"{service}.amazonaws.com" for service in ("ec2", "events", "lambda")}
 
 
+def test_a_long_name_has_room_for_every_options_resources() -> None:
+    context = {
+        "bundle": "source",
+        "clusterSide": "printed",
+        "bufferAlarms": "queue-is-long",
+        "bufferEvents": "my.app/Deploy begins",
+        "bufferQueues": "jobs",
+        "commitments": "on",
+        "nodeGroups": "on",
+        "observability": "full",
+        "standby": "on",
+    }
+    cluster = "c" * 100
+    folder = assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region="us-east-1")
+    body = json.loads((folder / f"{resource_names.stack(cluster)}.template.json").read_text())
+    template = Template(name=resource_names.stack(cluster), body=body, place=Place.of("us-east-1", None))
+    assert list(template_limits.violations(template)) == []
+    rules = [r["Properties"]["Name"] for r in resources(template, "AWS::Events::Rule")]
+    assert len(set(rules)) == len(rules) > 20
+
+
 def resources(template: Template, kind: str) -> list[dict[str, Any]]:
     return [r for r in template.body["Resources"].values() if r["Type"] == kind]
 
