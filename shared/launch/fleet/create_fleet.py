@@ -22,6 +22,7 @@ from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
 from shared.base.aws import error_code
+from shared.base.runtime import in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch import launch_template
@@ -161,16 +162,17 @@ class Tagger(Struct):
     sleep: Callable[[float], None]
 
     def tag(self, instance_id: str, tags: list[TagTypeDef]) -> None:
-        """Tag an instance, which EC2 may not know for some seconds.
+        """Tag an instance, which EC2 may not know for some seconds, and which many tags at once can throttle.
 
         Raises:
-            ClientError: EC2 still doesn't know the instance, or refused.
+            ClientError: EC2 still doesn't know the instance, throttles still, or refused.
         """
         for delay in (*_TAG_RETRY_DELAYS, None):
             try:
                 self.ec2.create_tags(Resources=[instance_id], Tags=tags)
             except ClientError as error:
-                if error_code(error) != _UNKNOWN_INSTANCE or delay is None:
+                code = error_code(error)
+                if delay is None or not (code == _UNKNOWN_INSTANCE or errors.kind(code) == "throttled"):
                     raise
                 self.sleep(delay)
             else:
@@ -266,15 +268,20 @@ def assign_response(
     requests: Sequence[LaunchRequest],
     tagger: Tagger,
 ) -> list[LaunchResult]:
-    """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result."""
-    results: list[LaunchResult] = []
-    launched = sorted(response.launched, key=lambda pair: pair[0])[: len(requests)]
-    for request, (instance_id, override) in zip(requests, launched, strict=False):
+    """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result.
+
+    Each instance has tags of its own, so CreateTags is called once for each: several at a time, or 150 instances would
+    take a minute.
+    """
+
+    def assign(pair: tuple[LaunchRequest, tuple[str, Override]]) -> LaunchResult:
+        request, (instance_id, override) = pair
         tags = fleet_request.nodeclaim_tags(request.claim) if len(requests) > 1 else {}
         result = _assign(request.claim, instance_id, override, tags, tagger)
-        if isinstance(result, LaunchedInstance):
-            result = with_fields(result, unavailable=response.unavailable)
-        results.append(result)
+        return with_fields(result, unavailable=response.unavailable) if isinstance(result, LaunchedInstance) else result
+
+    launched = sorted(response.launched, key=lambda pair: pair[0])[: len(requests)]
+    results = in_threads(assign, zip(requests, launched, strict=False))
     return results + [_not_launched(r.claim, response, plan) for r in requests[len(launched) :]]
 
 

@@ -332,14 +332,16 @@ class _LaunchGroup(MutableStruct):
         existing = [i for i in listed if i.state in instances.PENDING_OR_RUNNING]
         by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
         unassigned = [i for i in existing if labels.NODECLAIM_TAG not in i.tags]
-        results: list[LaunchResult] = []
+        assigned: list[tuple[LaunchRequest, Instance]] = []
         missing: list[LaunchRequest] = []
         for request in self.requests:
             instance = by_claim.get(request.claim.name) or (unassigned.pop(0) if unassigned else None)
             if instance is None:
                 missing.append(request)
             else:
-                results.append(assign_existing(self.fleet_request, request, instance, self.calls.tagger))
+                assigned.append((request, instance))
+        tagger = self.calls.tagger
+        results = in_threads(lambda pair: assign_existing(self.fleet_request, *pair, tagger), assigned)
         return results, missing, list(listed)
 
     def _launch_requests(
