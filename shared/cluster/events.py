@@ -1,8 +1,8 @@
 """Kubernetes events, as ``kubectl describe`` and ``kubectl get events`` show them.
 
 A repeated event is one object with a count. Its name is a hash of the involved object, reason and message, so functions
-that don't share memory write the same object; within five minutes a repeat isn't written at all. A failed write is
-logged, and never fails the caller.
+that don't share memory write the same object; within five minutes, or longer if the caller says so, a repeat isn't
+written at all. A failed write is logged, and never fails the caller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -53,16 +53,24 @@ class Recorder:
         self._component = component
         self._written_at: dict[str, datetime] = {}
 
-    def record(self, ref: ObjectRef, type_: EventType, reason: str, message: str) -> None:
-        """Write an event unless it was written within five minutes. ``reason`` is one CamelCase word."""
+    def record(
+        self,
+        ref: ObjectRef,
+        type_: EventType,
+        reason: str,
+        message: str,
+        *,
+        repeat_after: timedelta = REPEAT_INTERVAL,
+    ) -> None:
+        """Write an event unless it was written within ``repeat_after``. ``reason`` is one CamelCase word."""
         now = self._now()
         text = message if len(message) <= _MAX_MESSAGE_LENGTH else message[: _MAX_MESSAGE_LENGTH - 1] + "…"
         name = event_name(ref, reason, text)
         written_at = self._written_at.get(name)
-        if written_at is not None and now - written_at < REPEAT_INTERVAL:
+        if written_at is not None and now - written_at < repeat_after:
             return
         try:
-            self._write(ref, type_, reason, text, name, now)
+            self._write(self._event(ref, type_, reason, text, name, now), now, repeat_after)
         except ApiError as error:
             _log.warning("writing event %s of %s failed: %s", reason, ref, error)
             return
@@ -70,11 +78,13 @@ class Recorder:
             self._written_at = {key: at for key, at in dict(self._written_at).items() if now - at < REPEAT_INTERVAL}
         self._written_at[name] = now
 
-    def _write(self, ref: ObjectRef, type_: EventType, reason: str, message: str, name: str, now: datetime) -> None:
+    def _event(
+        self, ref: ObjectRef, type_: EventType, reason: str, message: str, name: str, now: datetime
+    ) -> dict[str, Any]:
         # The API server requires events about cluster-scoped objects to be in "default".
         namespace = ref.namespace or "default"
         timestamp = _timestamp(now)
-        event = {
+        return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
@@ -99,13 +109,17 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": self._component,
         }
+
+    def _write(self, event: dict[str, Any], now: datetime, repeat_after: timedelta) -> None:
+        """Create the event, or count its repeat."""
+        name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
         try:
             self._client.create(EVENTS.path(namespace=namespace), event)
         except AlreadyExistsError:
             path = EVENTS.path(name, namespace=namespace)
             stored = _stored_event_decoder.decode(self._client.get(path))
-            if stored.last_timestamp is None or now - stored.last_timestamp >= REPEAT_INTERVAL:
-                self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": timestamp})
+            if stored.last_timestamp is None or now - stored.last_timestamp >= repeat_after:
+                self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": _timestamp(now)})
 
 
 def event_name(ref: ObjectRef, reason: str, message: str) -> str:

@@ -66,6 +66,16 @@ def test_a_repeated_event_is_counted_at_most_every_five_minutes(client: Client, 
     assert event["lastTimestamp"] == (started + timedelta(minutes=55)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def test_a_caller_may_want_its_event_counted_less_often(client: Client, clock: Clock) -> None:
+    processes = [Recorder(client, now=clock.now) for _ in range(3)]
+    for _ in range(60):
+        for process in processes:
+            process.record(NODE, "Warning", "NodeRepairBlocked", "too many", repeat_after=timedelta(minutes=15))
+        clock.time += timedelta(minutes=1)
+    [event] = list_events(client)
+    assert event["count"] == 4
+
+
 def test_another_message_is_another_event(client: Client, clock: Clock) -> None:
     recorder = Recorder(client, now=clock.now)
     recorder.record(POD, "Warning", "FailedScheduling", "no pool fits")
