@@ -96,9 +96,7 @@ EVENTS = {
     "NodeGarbageCollected": "Node: its NodeClaim and its instance no longer exist; it is deleted.",
     "NodeGone": "NodeClaim: its node was deleted while its instance runs; the instance is terminated.",
     "NodePoolNotReady": "NodeClaim: it waits until its NodePool can launch.",
-    "NodeRepairBlocked": "NodePool: too many of its nodes are unhealthy, so none is replaced. NodeClaim: annotation "
-    "karpenter.sh/do-not-repair keeps its unhealthy node.",
-    "NodeUnhealthy": "NodeClaim: its node was unhealthy for too long; it is deleted.",
+    "NodeRepairBlocked": "NodePool, node, NodeClaim: too many nodes of the NodePool are unhealthy; none is replaced.",
     "NotInitialized": "NodeClaim: its node registered 15 minutes ago, and what it waits for.",
     "NotTriggerScaleUp": "Pod: no node group and no NodePool can run it, and why; instead of FailedScheduling where "
     "node groups are scaled.",

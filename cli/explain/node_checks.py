@@ -11,9 +11,9 @@ from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
 from shared.base.plurals import plural
 from shared.base.struct import Struct
-from shared.disruption import candidates, drift, savings
+from shared.disruption import candidates, drift, repair, savings
 from shared.disruption.budgets import allowed_disruptions, budget_problems
-from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED
+from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED, UNHEALTHY
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.disruption.soft_taints import has_soft_taint
 
@@ -40,14 +40,18 @@ class NodeChecks(Struct, kw_only=True):
         pods = [p for p in self.view.pods.get(self.candidate.name, ()) if not (is_daemon(p) or is_mirror(p))]
         expires = nodeclaim.expiration_time(self.candidate.claim)
         drifted = drift.disruption_message(self.view, self.candidate)
+        unhealthy = repair.disruption_message(self.view, self.candidate)
         checks = [
             self._blocked(),
+            *([Check(name="unhealthy", ok=None, detail=unhealthy)] if unhealthy else []),
             Check(name="expires", ok=None, detail=_expiration(expires, self.view.now)),
             Check(name="drifted", ok=None, detail=drifted or "no, it matches its NodePool and node class"),
             Check(name="empty", ok=None, detail=f"no: {_names(pods)}" if pods else "yes"),
         ]
         is_expired = expires is not None and expires <= self.view.now
-        checks += self._budgets(is_expired=is_expired, is_drifted=bool(drifted), is_empty=not pods)
+        replaced = ((UNHEALTHY, bool(unhealthy)), (EXPIRED, is_expired), (DRIFTED, bool(drifted)))
+        reasons = [reason for reason, holds in replaced if holds]
+        checks += self._budgets([*reasons, UNDERUTILIZED if pods else EMPTY])
         if pods:
             checks += [self._policy(), self._savings(), self._savings_duration()]
         elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
@@ -62,14 +66,11 @@ class NodeChecks(Struct, kw_only=True):
         detail = blocker.message if blocker is not None else "nothing blocks it"
         return Check(name="may be disrupted", ok=blocker is None, detail=detail)
 
-    def _budgets(self, *, is_expired: bool, is_drifted: bool, is_empty: bool) -> list[Check]:
+    def _budgets(self, reasons: Sequence[str]) -> list[Check]:
         pool = self.candidate.pool
         if problems := budget_problems(pool):
             detail = f"NodePool {pool.name} allows none until its budgets are mended: {'; '.join(problems)}"
             return [Check(name="budgets", ok=False, detail=detail)]
-        reasons = [EXPIRED] if is_expired else []
-        reasons += [DRIFTED] if is_drifted else []
-        reasons.append(EMPTY if is_empty else UNDERUTILIZED)
         checks = []
         for reason in reasons:
             allowed = allowed_disruptions(pool, self.view.snapshot, reason=reason, now=self.view.now)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cli.export import families
 from cli.export.exposition import Sample, sample
 from shared.api import labels as names
-from shared.api.duration import DurationError, parse_duration
+from shared.api.duration import duration_or_none
 from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_reschedulable, is_terminal
@@ -37,7 +37,7 @@ _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 PROVISIONED = "provisioned"
 """The reason of NodeClaims for pending pods, or of static NodePools."""
 DELETE, REPLACE = "delete", "replace"
-_REASONS = ("empty", "drifted", "underutilized", "expired")
+_REASONS = ("unhealthy", "empty", "drifted", "underutilized", "expired")
 _CONSOLIDATION_REASONS = ("empty", "underutilized")
 _POLICIES = {
     "WhenEmpty": "when_empty",
@@ -194,13 +194,11 @@ def _termination_mode(claim: NodeClaim) -> str:
 
     A period that can't be read counts as none.
     """
-    try:
-        period = parse_duration(claim.spec.termination_grace_period or "Never")
-    except DurationError:
-        period = None
-    if period is None:
+    own, bound = claim.spec.termination_grace_period, claim.metadata.annotations.get(names.TERMINATION_GRACE_PERIOD)
+    periods = [period for text in (own, bound) if (period := duration_or_none(text)) is not None]
+    if not periods:
         return "graceful"
-    return "eventual" if period else "forceful"
+    return "eventual" if min(periods) else "forceful"
 
 
 def _pods_to_move(claim: NodeClaim, snapshot: Snapshot) -> int:

@@ -1,1 +1,1 @@
-"""The disruption controller: removes nodes that are empty, expired, drifted, surplus or underutilized."""
+"""The disruption controller: removes nodes that are unhealthy, empty, expired, drifted, surplus or underutilized."""

@@ -22,13 +22,14 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
 from shared.disruption import disruption_queue
-from shared.disruption.command import EMPTY
+from shared.disruption.command import EMPTY, UNHEALTHY
 from shared.disruption.disruption_queue import QueueEntry
 from shared.disruption.disruption_state import workload_pods
+from shared.disruption.methods import withdrawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_sqs import SQSClient
@@ -49,6 +50,8 @@ class DisruptionReport(MutableStruct, kw_only=True):
     """What a reconcile did, for metrics. ``saved`` is USD per hour of all commands that were started."""
 
     removed: int = 0
+    repaired: int = 0
+    """Of these, how many were unhealthy."""
     replacements: int = 0
     saved: float = 0.0
 
@@ -102,7 +105,7 @@ class CommandExecutor(Struct, kw_only=True):
         )
         removed = [claims_by_name[r.claim] for r in command.removals]
         for claim in removed:
-            self._queue(claim, entry, now)
+            self._queue(claim, entry, command.grace_period, now)
         if not command.forced:
             for removal in command.removals:
                 if why := self._taint_and_check(removal):
@@ -136,7 +139,7 @@ class CommandExecutor(Struct, kw_only=True):
         nothing is deleted, neither now nor by a rollback.
         """
         snapshot, now = state.snapshot, state.now
-        status = disruption_queue.queue_status(snapshot.node_claims, now=now)
+        status = disruption_queue.queue_status(snapshot.node_claims, now=now, withdrawn=withdrawn(state))
         claims_by_name = {c.name: c for c in snapshot.node_claims}
         used_nodes = {p.spec.node_name for p in workload_pods(snapshot.pods)}
         for rollback in status.rollbacks:
@@ -147,11 +150,10 @@ class CommandExecutor(Struct, kw_only=True):
         self.report.removed += deleted
         return deleted, status.waiting
 
-    def _queue(self, claim: NodeClaim, entry: QueueEntry, now: datetime) -> None:
+    def _queue(self, claim: NodeClaim, entry: QueueEntry, grace_period: timedelta | None, now: datetime) -> None:
+        with_entry = partial(disruption_queue.with_queue_entry, entry=entry, grace_period=grace_period)
         with contextlib.suppress(NotFoundError):
-            annotated = writes.update(
-                self.client, resources.NODE_CLAIMS, claim, partial(disruption_queue.with_queue_entry, entry=entry)
-            )
+            annotated = writes.update(self.client, resources.NODE_CLAIMS, claim, with_entry)
             writes.update_status(
                 self.client,
                 resources.NODE_CLAIMS,
@@ -205,6 +207,7 @@ class CommandExecutor(Struct, kw_only=True):
         """Delete a claim and start its drain; False when it no longer exists."""
         if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
             return False
+        self.report.repaired += entry.reason == UNHEALTHY
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
         now = self.now()
         for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):

@@ -125,6 +125,7 @@ class DisruptionController:
         all_results = results if consolidated is None else [*results, consolidated]
         blocked = (candidate for result in all_results for candidate in result.blocked)
         self._decisions.record_all_blocked(blocked, state.snapshot, now=self._runtime.now())
+        self._decisions.record_warnings(warning for result in results for warning in result.warnings)
         report = self._executor.report
         self._requeue(results, consolidated, waiting=waiting or report.replacements > 0)
         return report

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from shared.api.meta import EventReason
 from shared.base import decision_log
 from shared.base.decision_log import DecisionRecord
-from shared.disruption.command import UNDERUTILIZED
+from shared.disruption.command import UNDERUTILIZED, WARNING_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared.api.meta import ObjectRef
     from shared.base.runtime import Runtime
     from shared.cluster.events import Recorder
-    from shared.disruption.command import BlockedCandidate, Command
+    from shared.disruption.command import BlockedCandidate, Command, DisruptionWarning
     from shared.snapshot import Snapshot
 
 REPEAT_INTERVAL = timedelta(hours=1)
@@ -97,6 +97,13 @@ class DecisionRecorder:
                 break
             node = nodes.get(candidate.node)
             recorded += self.record_blocked(candidate, node.ref if node is not None else None, now=now)
+
+    def record_warnings(self, warnings: Iterable[DisruptionWarning]) -> None:
+        """Record events that methods want users to see."""
+        for warning in warnings:
+            self._recorder.record(
+                warning.ref, "Warning", warning.reason, warning.message, repeat_after=WARNING_INTERVAL
+            )
 
     def record_blocked(self, candidate: BlockedCandidate, node: ObjectRef | None, *, now: datetime) -> bool:
         """Record a blocked candidate; False when the same was recorded within the hour."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.base.hints import Hint
+    from shared.base.metrics import Metric
 
 SWEEP_OFFSET = timedelta(seconds=20)
 """By then the provisioner's sweep has mostly ended."""
@@ -93,7 +94,8 @@ def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolid
     controller = _controller(settings, context, requeues=requeues)
     with attempt("Disruption", logger) as disruption:
         report = controller.reconcile(consolidate=consolidate)
-        metrics.emit(emf_metrics, {metrics.DISRUPTED: report.removed, metrics.SAVED: report.saved})
+        counts: dict[Metric, float] = {metrics.DISRUPTED: report.removed, metrics.REPAIRED: report.repaired}
+        metrics.emit(emf_metrics, {**counts, metrics.SAVED: report.saved})
     return disruption.succeeded
 
 

@@ -1,1 +1,1 @@
-"""The lifecycle function: NodeClaim registration and liveness, statuses, garbage collection, repair, metrics."""
+"""The lifecycle function: NodeClaim registration and liveness, statuses, garbage collection, metrics."""

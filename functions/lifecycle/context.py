@@ -64,8 +64,8 @@ class AWSClients(NodeClassClients, Protocol):
 class ReconcileScope(Struct, kw_only=True):
     """How much a reconcile does; both cost calls, so a reconcile for a node that joins does neither.
 
-    ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage, repairs
-    nodes and writes metrics.
+    ``resolve_node_classes`` also resolves the node classes on AWS; ``compare_with_ec2`` also collects garbage and
+    writes metrics.
     """
 
     resolve_node_classes: bool
@@ -79,7 +79,6 @@ class Report(MutableStruct, kw_only=True):
     initialized: int = 0
     slowest_ready: float = 0.0
     """Seconds from creation to Initialized, of the slowest NodeClaim that was initialized."""
-    repaired: int = 0
     kept_garbage: int = 0
     """Objects that look like garbage and were kept, because they exceed the limit of one sweep."""
     failures: int = 0

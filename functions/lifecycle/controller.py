@@ -1,4 +1,4 @@
-"""One reconcile of everything the lifecycle function owns: NodeClaims, statuses, garbage collection, repair, metrics.
+"""One reconcile of everything the lifecycle function owns: NodeClaims, statuses, garbage collection, metrics.
 
 What it does, and in which order, is the list in :mod:`functions.lifecycle.steps`. Each object is reconciled on its own:
 an error is logged with the object's name and does not stop the others. Nothing here terminates instances: NodeClaims

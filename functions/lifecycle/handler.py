@@ -42,7 +42,6 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
     report = _controller(settings, run=context.aws_request_id).reconcile(scope)
     values: dict[Metric, float] = {
         metrics.REGISTERED: report.registered,
-        metrics.REPAIRED: report.repaired,
         metrics.PAUSED: report.paused,
         metrics.BREAKERS: report.breakers,
         metrics.GARBAGE_KEPT: report.kept_garbage,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functions.lifecycle import cluster_metrics, realised_price
-from functions.lifecycle.claims import adoption, ended_reservations, node_repair, nodeclaim_lifecycle
+from functions.lifecycle.claims import adoption, ended_reservations, nodeclaim_lifecycle
 from functions.lifecycle.garbage import garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
@@ -190,10 +190,6 @@ def _relabel_ended_reservations(context: ReconcileContext, state: ReconcileState
     ended_reservations.relabel(context, state.snapshot, state.instances)
 
 
-def _repair_nodes(context: ReconcileContext, state: ReconcileState) -> None:
-    node_repair.repair_nodes(context, state.visible)
-
-
 def _sweep_standby_nodes(context: ReconcileContext, state: ReconcileState) -> None:
     if context.pause is not None:
         return
@@ -284,7 +280,6 @@ STEPS: tuple[Step, ...] = (
         when=comparing_with_ec2,
         after=("instances",),
     ),
-    Step(name="node repair", run=_repair_nodes, when=comparing_with_ec2, after=("garbage collection",)),
     Step(
         name="standby nodes",
         run=_sweep_standby_nodes,

@@ -51,6 +51,18 @@ def parse_duration(text: str) -> timedelta | None:
         raise DurationError(f'"{text}" is too long a duration') from error
 
 
+def duration_or_none(text: str | None) -> timedelta | None:
+    """The duration; None for "Never", for None, and for text that is no duration.
+
+    >>> duration_or_none("30s"), duration_or_none("soon")
+    (datetime.timedelta(seconds=30), None)
+    """
+    try:
+        return None if text is None else parse_duration(text)
+    except DurationError:
+        return None
+
+
 def format_duration(duration: timedelta | None) -> str:
     """Go's form without zero units: "1h30m", "30s"; None is "Never".
 

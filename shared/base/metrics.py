@@ -144,7 +144,6 @@ BREAKERS = _counter(
 )
 PAUSED = _counter("tenon_nodepools_paused", "lifecycle", "NodePools that are paused, each minute.")
 REGISTERED = _counter("karpenter_nodes_created_total", "lifecycle", "Nodes that registered.")
-REPAIRED = _counter("tenon_nodes_repaired_total", "lifecycle", "Unhealthy nodes that were replaced by node repair.")
 GARBAGE_KEPT = _counter(
     "tenon_garbage_kept_total",
     "lifecycle",
@@ -155,8 +154,9 @@ LIFECYCLE_FAILURES = _counter("tenon_lifecycle_failures_total", "lifecycle", "Ob
 DISRUPTED = _counter(
     "karpenter_nodeclaims_disrupted_total",
     "disruption",
-    "NodeClaims disrupted because they expired, drifted, were empty or underutilized.",
+    "NodeClaims disrupted because they were unhealthy, empty, expired, drifted, surplus or underutilized.",
 )
+REPAIRED = _counter("tenon_nodes_repaired_total", "disruption", "Unhealthy nodes that were replaced by node repair.")
 SAVED = Metric(
     "tenon_disruption_savings_usd_per_hour",
     "disruption",

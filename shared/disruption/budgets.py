@@ -2,8 +2,9 @@
 
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
-disruption or not Ready count against it. A NodePool with a budget that can't be parsed allows no disruptions; it
-launches nodes as before. Rules: Karpenter's disruption budgets (reference: docs/facts/karpenter.md, section 5).
+disruption or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool with a budget
+that can't be parsed allows no disruptions; it launches nodes as before. Rules: Karpenter's disruption budgets
+(reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
-from shared.disruption.command import Blocker
+from shared.disruption.command import UNHEALTHY, Blocker
 from shared.disruption.disruption_queue import is_queued
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
             continue
         total += 1
         is_disrupting = node.metadata.deletion_timestamp is not None or node.metadata.name in disrupting_nodes
-        unavailable += is_disrupting or not is_true(node.status.conditions, "Ready")
+        is_unready = reason != UNHEALTHY and not is_true(node.status.conditions, "Ready")
+        unavailable += is_disrupting or is_unready
     limit = min(
         (_limit(budget, total) for budget in pool.spec.disruption.budgets if _applies(budget, reason, now)),
         default=total,

@@ -1,8 +1,9 @@
 """Disruption candidates: the rules that every voluntary disruption checks, and why a node isn't a candidate.
 
-A candidate is an initialized node (:func:`initialized_nodes`) of a valid NodePool (:func:`all_candidates`). Even so, it
-may be blocked (:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or,
-where its NodePool says so, a pod without a controller. Reference: docs/facts/karpenter.md, section 5.
+A candidate is an initialized node (:func:`initialized_nodes`) of a valid NodePool (:func:`all_candidates`); for node
+repair it needn't be initialized (:func:`registered_candidates`). Even so, it may be blocked
+(:func:`disruption_blocker`): by a nomination, a do-not-disrupt annotation, a PodDisruptionBudget, or, where its
+NodePool says so, a pod without a controller. Reference: docs/facts/karpenter.md, section 5.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from shared.base.struct import Struct
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
@@ -31,7 +32,7 @@ evicted like all others, as by Karpenter."""
 
 
 class Candidate(Struct, kw_only=True):
-    """An initialized node of a valid NodePool that isn't being disrupted.
+    """A node of a valid NodePool that isn't being disrupted.
 
     ``pods`` are the reschedulable pods on it.
     """
@@ -65,19 +66,32 @@ class Candidate(Struct, kw_only=True):
 
 def initialized_nodes(state: DisruptionState) -> Iterator[tuple[NodeClaim, Node]]:
     """The initialized claims that are neither deleted nor being disrupted, each with its node, sorted by claim."""
+    return _nodes_with_condition(state, nodeclaim.INITIALIZED)
+
+
+def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
+    """All candidates, sorted by claim, blocked ones too; none of paused NodePools."""
+    return _candidates(state, initialized_nodes(state))
+
+
+def registered_candidates(state: DisruptionState) -> Iterator[Candidate]:
+    """As :func:`all_candidates`, with nodes that have registered and aren't initialized, or no longer."""
+    return _candidates(state, _nodes_with_condition(state, nodeclaim.REGISTERED))
+
+
+def _nodes_with_condition(state: DisruptionState, condition: str) -> Iterator[tuple[NodeClaim, Node]]:
     nodes = {n.spec.provider_id: n for n in state.snapshot.nodes if n.metadata.deletion_timestamp is None}
     for claim in sorted(state.snapshot.node_claims, key=lambda c: c.name):
         node = nodes.get(claim.status.provider_id)
         is_deleted = claim.metadata.deletion_timestamp is not None
         if node is None or is_deleted or state.is_disrupting(claim):
             continue
-        if is_true(claim.status.conditions, nodeclaim.INITIALIZED):
+        if is_true(claim.status.conditions, condition):
             yield claim, node
 
 
-def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
-    """All candidates, sorted by claim, blocked ones too; none of paused NodePools."""
-    for claim, node in initialized_nodes(state):
+def _candidates(state: DisruptionState, nodes: Iterable[tuple[NodeClaim, Node]]) -> Iterator[Candidate]:
+    for claim, node in nodes:
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None or pool.name in state.paused:
             continue
@@ -100,6 +114,22 @@ def do_not_disrupt_blocker(state: DisruptionState, candidate: Candidate) -> Bloc
     for owner, by in owners:
         if is_protected(owner.metadata.annotations, since=owner.metadata.creation_timestamp, now=state.now):
             return Blocker(message=f"annotation {names.DO_NOT_DISRUPT} is set", by=by)
+    return _protected_pod_blocker(state, candidate)
+
+
+def disruption_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
+    """What blocks moving the node's pods; None when nothing does."""
+    if {candidate.name, candidate.claim.name} & state.nominated:
+        return Blocker(message="nominated for pending pods", by=f"Node {candidate.name}")
+    return do_not_disrupt_blocker(state, candidate) or _eviction_blocker(state, candidate)
+
+
+def pod_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
+    """The pod of the node that blocks moving it, whatever the node and its claim say; None without one."""
+    return _protected_pod_blocker(state, candidate) or _eviction_blocker(state, candidate)
+
+
+def _protected_pod_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
     for pod in state.pods.get(candidate.name, ()):
         since = pod.status.start_time or pod.metadata.creation_timestamp
         if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=state.now):
@@ -107,13 +137,7 @@ def do_not_disrupt_blocker(state: DisruptionState, candidate: Candidate) -> Bloc
     return None
 
 
-def disruption_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
-    """What blocks moving the node's pods; None when nothing does."""
-    if {candidate.name, candidate.claim.name} & state.nominated:
-        return Blocker(message="nominated for pending pods", by=f"Node {candidate.name}")
-    do_not_disrupt = do_not_disrupt_blocker(state, candidate)
-    if do_not_disrupt is not None:
-        return do_not_disrupt
+def _eviction_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
     needs_controllers = candidate.pool.metadata.annotations.get(PODS_WITHOUT_CONTROLLER) == "block"
     for pod in candidate.pods:
         if needs_controllers and controller(pod.metadata) is None:

@@ -1,12 +1,13 @@
 """Disruption commands: which nodes are removed together, what replaces them, and why.
 
-Every method (emptiness, static pools, expiration, drift, consolidation) answers the same three questions: which nodes
-are candidates, what command follows, and is it still valid right before it is executed. ``shared.disruption.methods``
-lists them in order.
+Every method (node repair, emptiness, static pools, expiration, drift, consolidation) answers the same three questions:
+which nodes are candidates, what command follows, and is it still valid right before it is executed.
+``shared.disruption.methods`` lists them in order.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.base.struct import Struct
@@ -14,13 +15,17 @@ from shared.base.struct import Struct
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from shared.api.meta import EventReason, ObjectRef
     from shared.scheduling.decision import PlannedNodeClaim
 
 EMPTY = "Empty"
 DRIFTED = "Drifted"
 EXPIRED = "Expired"
 UNDERUTILIZED = "Underutilized"
+UNHEALTHY = "Unhealthy"
 SURPLUS = "Surplus"
+
+WARNING_INTERVAL = timedelta(minutes=15)
 
 
 class Removal(Struct, kw_only=True):
@@ -37,13 +42,16 @@ class Command(Struct, kw_only=True):
     """NodeClaims that are deleted together, once all replacements are initialized; at once without replacements.
 
     ``savings`` is USD per hour (negative: the command costs money). A ``forced`` command ignores blockers and isn't
-    validated.
+    validated. ``grace_period`` bounds the drains, which the NodeClaims may bound too (None: only they do).
+    ``repair_action`` is what the repair policy asks for (:mod:`shared.disruption.repair_policies`).
     """
 
     removals: tuple[Removal, ...]
     replacements: tuple[PlannedNodeClaim, ...] = ()
     savings: float = 0.0
     forced: bool = False
+    grace_period: timedelta | None = None
+    repair_action: str = ""
 
     @property
     def reason(self) -> str:
@@ -95,8 +103,16 @@ class BlockedCandidate(Struct, kw_only=True):
         return self.blocker.message
 
 
+class DisruptionWarning(Struct, kw_only=True):
+    """An event of type Warning for users, at most once in :data:`WARNING_INTERVAL`."""
+
+    ref: ObjectRef
+    reason: EventReason
+    message: str
+
+
 class MethodResult(Struct, kw_only=True):
-    """The commands to execute now, and the candidates that are blocked.
+    """The commands to execute now, and the candidates that are blocked; ``warnings`` are events for users.
 
     ``requeue_at`` is when the next candidate becomes due (None: none is waiting). ``next_savings_at`` is when
     consolidation would find something at the earliest, in a cluster that doesn't change (None: it isn't known).
@@ -104,5 +120,6 @@ class MethodResult(Struct, kw_only=True):
 
     commands: tuple[Command, ...] = ()
     blocked: tuple[BlockedCandidate, ...] = ()
+    warnings: tuple[DisruptionWarning, ...] = ()
     requeue_at: datetime | None = None
     next_savings_at: datetime | None = None

@@ -8,11 +8,14 @@ finds the annotations: with all replacements there it continues, otherwise it ro
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from shared.api import nodeclaim
+from shared.api.duration import format_duration
+from shared.api.labels import TERMINATION_GRACE_PERIOD
 from shared.api.meta import annotated, is_true, with_condition
 from shared.base.struct import Struct, WireStruct, with_fields
 
@@ -83,11 +86,13 @@ def replacement_names(claims: Iterable[NodeClaim]) -> frozenset[str]:
     return frozenset(names | {c.status.node_name for c in claims if c.name in names and c.status.node_name})
 
 
-def with_queue_entry(claim: NodeClaim, entry: QueueEntry) -> NodeClaim:
-    """The claim with the queue entry in its annotation."""
-    return with_fields(
-        claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: msgspec.json.encode(entry).decode()})
-    )
+def with_queue_entry(claim: NodeClaim, entry: QueueEntry, *, grace_period: timedelta | None = None) -> NodeClaim:
+    """The claim with the queue entry in its annotation, and the bound of its drain in another (None: without one)."""
+    annotations = {
+        QUEUE_ANNOTATION: msgspec.json.encode(entry).decode(),
+        TERMINATION_GRACE_PERIOD: None if grace_period is None else format_duration(grace_period),
+    }
+    return with_fields(claim, metadata=annotated(claim.metadata, annotations))
 
 
 def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datetime) -> NodeClaim:
@@ -104,8 +109,9 @@ def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datet
 
 
 def without_queue_entry(claim: NodeClaim) -> NodeClaim:
-    """The claim without the annotation."""
-    return with_fields(claim, metadata=annotated(claim.metadata, {QUEUE_ANNOTATION: None}))
+    """The claim without the annotations."""
+    annotations = {QUEUE_ANNOTATION: None, TERMINATION_GRACE_PERIOD: None}
+    return with_fields(claim, metadata=annotated(claim.metadata, annotations))
 
 
 def without_disruption_condition(claim: NodeClaim) -> NodeClaim:
@@ -114,8 +120,13 @@ def without_disruption_condition(claim: NodeClaim) -> NodeClaim:
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 
 
-def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
-    """Which claims of the queue can be deleted now, which must be rolled back, and whether others wait."""
+def queue_status(
+    claims: Iterable[NodeClaim], *, now: datetime, withdrawn: Mapping[str, str] = MappingProxyType({})
+) -> QueueStatus:
+    """Which claims of the queue can be deleted now, which must be rolled back, and whether others wait.
+
+    ``withdrawn`` are the claims whose reason no longer holds, by name: why.
+    """
     by_name = {c.name: c for c in claims}
     completed: list[tuple[NodeClaim, QueueEntry]] = []
     rollbacks: list[Rollback] = []
@@ -126,7 +137,7 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
             # The run died before it executed the command. A later reconcile decides again.
             rollbacks.append(Rollback(claim=claim, why="the command was interrupted before it was executed"))
             continue
-        rollback = _rollback(claim, entry, by_name, now)
+        rollback = _withdrawal(claim, entry, withdrawn) or _rollback(claim, entry, by_name, now)
         if rollback is not None:
             rollbacks.append(rollback)
         elif all(_is_initialized(by_name[name]) for name in entry.replacements):
@@ -134,6 +145,11 @@ def queue_status(claims: Iterable[NodeClaim], *, now: datetime) -> QueueStatus:
         else:
             waiting = True
     return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting=waiting)
+
+
+def _withdrawal(claim: NodeClaim, entry: QueueEntry, withdrawn: Mapping[str, str]) -> Rollback | None:
+    why = withdrawn.get(claim.name, "")
+    return Rollback(claim=claim, why=why, surplus=tuple(entry.replacements)) if why else None
 
 
 def _rollback(claim: NodeClaim, entry: QueueEntry, by_name: Mapping[str, NodeClaim], now: datetime) -> Rollback | None:

@@ -2,14 +2,15 @@
 
 Each also says whether it needs instance types and prices, which cost calls of AWS.
 
-Empty nodes come first, then nodes that must be replaced. Consolidation comes last, with what the budgets still allow.
+Unhealthy nodes come first, then empty ones, then nodes that must be replaced. Consolidation comes last, with what the
+budgets still allow.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from shared.disruption import consolidation, drift, emptiness, expiration, static_disruption
+from shared.disruption import consolidation, drift, emptiness, expiration, repair, static_disruption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +41,15 @@ class Method(Protocol):
         ...
 
 
-METHODS: tuple[Method, ...] = (emptiness, static_disruption, expiration, drift, consolidation)
-FAST_METHODS: tuple[Method, ...] = METHODS[:4]
+METHODS: tuple[Method, ...] = (repair, emptiness, static_disruption, expiration, drift, consolidation)
+FAST_METHODS: tuple[Method, ...] = METHODS[:-1]
 """Those that compute in milliseconds, so that they run while the lease is held."""
 BY_REASON: Mapping[str, Method] = {m.REASON: m for m in METHODS}
+WITHDRAWALS: tuple[Callable[[DisruptionState], Mapping[str, str]], ...] = (repair.withdrawn,)
+"""Which claims in the queue have lost the reason for which they were queued, and why, by name. Only a reason that may
+pass while replacements start is listed."""
+
+
+def withdrawn(state: DisruptionState) -> Mapping[str, str]:
+    """All claims of :data:`WITHDRAWALS`."""
+    return {name: why for claims in WITHDRAWALS for name, why in claims(state).items()}

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.duration import DurationError, parse_duration
+from shared.api.duration import duration_or_none
 from shared.api.pods import (
     FOREVER,
     claim_of,
@@ -68,9 +68,10 @@ class DrainStep(Struct, kw_only=True):
 
 
 def termination_deadline(claim: NodeClaim) -> datetime | None:
-    """When the NodeClaim's terminationGracePeriod ends, or None when it has none.
+    """When the NodeClaim's drain must have ended, or None when nothing bounds it.
 
-    The annotation overrides the spec: interruption and repair set it to an earlier time.
+    That is the end of its terminationGracePeriod. The annotation of a time overrides the spec: an interruption sets it
+    to an earlier one. Disruption bounds the drain of an unhealthy node by another annotation; the earlier time holds.
 
     >>> from shared.api.meta import ObjectMeta
     >>> from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
@@ -79,19 +80,12 @@ def termination_deadline(claim: NodeClaim) -> datetime | None:
     >>> str(termination_deadline(NodeClaim(metadata=ObjectMeta(deletion_timestamp=deleted), spec=spec)))
     '2026-11-26 11:00:00+00:00'
     """
-    timestamp = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
-    if timestamp is not None:
-        try:
-            moment = datetime.fromisoformat(timestamp)
-        except ValueError:
-            moment = None
-        if moment is not None and moment.tzinfo is not None:
-            return moment
-    return _grace_period_end(claim)
+    ends = (_annotated_end(claim) or _grace_period_end(claim), _bound_end(claim))
+    return min((end for end in ends if end is not None), default=None)
 
 
 def deadline_reason(claim: NodeClaim, node_name: str) -> str:
-    """What the drain's deadline is: the end of the terminationGracePeriod, or an earlier one, of an interruption."""
+    """What the drain's deadline is: the end of the terminationGracePeriod, or an earlier one that disruption set."""
     deadline = termination_deadline(claim)
     own = _grace_period_end(claim)
     if deadline is None or (own is not None and deadline >= own - _SECOND):
@@ -99,15 +93,28 @@ def deadline_reason(claim: NodeClaim, node_name: str) -> str:
     return f"node {node_name} must be drained by {deadline.astimezone(UTC):%H:%M:%S} UTC"
 
 
+def _annotated_end(claim: NodeClaim) -> datetime | None:
+    """The time in the annotation, or None without a valid one."""
+    try:
+        moment = datetime.fromisoformat(claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, ""))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
 def _grace_period_end(claim: NodeClaim) -> datetime | None:
     """When the spec's terminationGracePeriod ends, or None when it has none."""
-    if claim.spec.termination_grace_period is None or claim.metadata.deletion_timestamp is None:
-        return None
-    try:
-        grace = parse_duration(claim.spec.termination_grace_period)
-    except DurationError:
-        return None
-    return None if grace is None else claim.metadata.deletion_timestamp + grace
+    return _end(claim, claim.spec.termination_grace_period)
+
+
+def _bound_end(claim: NodeClaim) -> datetime | None:
+    """When the grace period in the annotation ends, or None without a valid one."""
+    return _end(claim, claim.metadata.annotations.get(names.TERMINATION_GRACE_PERIOD))
+
+
+def _end(claim: NodeClaim, grace_period: str | None) -> datetime | None:
+    grace, deleted_at = duration_or_none(grace_period), claim.metadata.deletion_timestamp
+    return None if grace is None or deleted_at is None else deleted_at + grace
 
 
 def last_eviction(terminating: Iterable[Pod]) -> datetime | None:

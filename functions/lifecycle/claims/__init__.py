@@ -1,1 +1,1 @@
-"""NodeClaims and their nodes over time: registration, initialization, nomination, repair, adoption, liveness."""
+"""NodeClaims and their nodes over time: registration, initialization, nomination, adoption, liveness."""

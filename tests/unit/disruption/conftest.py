@@ -109,7 +109,10 @@ class Cluster:
                 status=NodeClaimStatus(
                     node_name=name,
                     provider_id=f"aws:///a/i-{name}",
-                    conditions=[Condition(type=nodeclaim.INITIALIZED, status="True", last_transition_time=created)],
+                    conditions=[
+                        Condition(type=type_, status="True", last_transition_time=created)
+                        for type_ in (nodeclaim.REGISTERED, nodeclaim.INITIALIZED)
+                    ],
                 ),
             )
         )

@@ -57,7 +57,6 @@ def test_no_step_is_in_the_list_twice() -> None:
         ("node classes", "NodePool statuses"),  # a NodePool is ready if its node class is
         ("pauses", "NodePool statuses"),
         ("instances", "garbage collection"),
-        ("garbage collection", "node repair"),
         ("garbage collection", "unused resources"),
     ],
 )
@@ -73,7 +72,7 @@ def test_a_reconcile_for_a_node_that_joins_resolves_nothing_and_compares_nothing
 def test_changed_node_pools_are_resolved_but_not_compared_with_ec2() -> None:
     changed = set(steps(NODE_POOLS_CHANGED))
     assert {"node classes", "pauses", "adoption"} <= changed
-    assert changed.isdisjoint({"instances", "garbage collection", "node repair", "unused resources", "metrics"})
+    assert changed.isdisjoint({"instances", "garbage collection", "unused resources", "metrics"})
 
 
 def test_the_schedule_runs_every_step_but_those_of_features_that_are_off() -> None:
