@@ -27,6 +27,7 @@ VERSIONS = {
     "plan": 3,
     "preflight": 1,
     "resume": 1,
+    "rollback": 1,
     "shadow report": 1,
     "simulate": 1,
     "status": 1,

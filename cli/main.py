@@ -25,6 +25,7 @@ from cli.pause.command import pause, resume
 from cli.plan.command import plan
 from cli.preflight.command import preflight
 from cli.report.command import report
+from cli.rollback.command import rollback
 from cli.schema.command import schema
 from cli.shadow.command import shadow
 from cli.simulate.command import simulate
@@ -61,7 +62,7 @@ def _options(
 
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
-    publish, export, catalog, demo, schema,
+    publish, export, catalog, demo, schema, rollback,
 ):  # fmt: skip
     app.command(cls=Command)(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)

@@ -173,14 +173,20 @@ def connect(reference: ClusterReference) -> Client:
         CommandError: the Kubernetes version is too old.
     """
     client = kubeconfig.client(os.environ, context=reference.context, attempts=2, user_agent="tenon-cli")
-    version = msgspec.json.decode(client.get("/version"), type=_Version)
-    digits = re.sub(r"\D", "", version.minor)
-    if digits and (int(version.major or 1), int(digits)) < MIN_KUBERNETES_VERSION:
+    version = server_version(client)
+    major, _, minor = version.partition(".")
+    if minor and (int(major), int(minor)) < MIN_KUBERNETES_VERSION:
         raise CommandError(
-            f"the cluster runs Kubernetes {version.major}.{version.minor}, and Tenon needs "
+            f"the cluster runs Kubernetes {version}, and Tenon needs "
             f"{MIN_KUBERNETES_VERSION[0]}.{MIN_KUBERNETES_VERSION[1]} or newer: upgrade its control plane first"
         )
     return client
+
+
+def server_version(client: Client) -> str:
+    """The API server's minor version, such as "1.37"; "1." if it doesn't say."""
+    version = msgspec.json.decode(client.get("/version"), type=_Version)
+    return f"{version.major or 1}.{re.sub(r'[^0-9]', '', version.minor)}"
 
 
 def _refresh(snapshot: Snapshot, client: Client, reference: ClusterReference, reader: SnapshotReader) -> Snapshot:

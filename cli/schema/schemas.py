@@ -33,6 +33,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "plan": ("cli.plan.json_plan:PlanOutput",),
     "preflight": ("cli.preflight.finding:Finding",),
     "resume": ("cli.pause.outcome:ResumeOutcome",),
+    "rollback": ("cli.rollback.readiness:RollbackReadiness",),
     "shadow report": ("cli.shadow.json_report:ShadowReport",),
     "simulate": ("cli.simulate.json_decision:SchedulingDecision",),
     "status": ("cli.status.deployment:StatusOutput",),

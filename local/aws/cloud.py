@@ -247,6 +247,17 @@ class Cloud:
             amis.publish(self.region, version)
             backends.eks(self.region).clusters[cluster].version = version
 
+    def roll_back(self, cluster: str, version: str) -> None:
+        """Let the EKS cluster have an older version, whose images are there already."""
+        with self.lock:
+            backends.eks(self.region).clusters[cluster].version = version
+
+    def version(self, cluster: str) -> str:
+        """The EKS cluster's version."""
+        with self.lock:
+            version: str = backends.eks(self.region).clusters[cluster].version
+        return version
+
     def _interrupted(self, instance_ids: Sequence[str]) -> None:
         """Let EKS drain the nodes of managed node groups that are interrupted."""
         lookup = self.enforcement.context.resources

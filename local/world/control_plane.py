@@ -77,7 +77,7 @@ class EmbeddedControlPlane:
     def __init__(self, clock: Clock, faults: Faults, *, seed: int = 0, port: int = 0, version: str = VERSION) -> None:
         """``seed`` decides the names of objects; ``port`` is the server's, 0 for a free one.
 
-        ``version`` is kube-scheduler's.
+        ``version`` is kube-scheduler's, and the one that the API server states.
         """
         self.store = Store(now=clock.now, rng=random.Random(seed))  # noqa: S311 - names of simulated objects
         self.rbac = Rbac(self.store)
@@ -102,6 +102,7 @@ class EmbeddedControlPlane:
             )
         )
         self.url, self.certificate_authority = self._server.url, self._server.ca_pem
+        self.state_version(self._version)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -134,6 +135,10 @@ class EmbeddedControlPlane:
     def call_webhooks(self, call: Call) -> None:
         """Call admission webhooks from now on, by ``call``."""
         self.store.webhooks.call = call
+
+    def state_version(self, version: str) -> None:
+        """The minor version ("1.37") that the API server states from now on."""
+        self._server.api.version = version
 
     def _respond(self, request: Request) -> Response:
         return self._server.api.respond(request)

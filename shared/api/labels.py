@@ -157,6 +157,9 @@ MAX_SPOT_PRICE_SHARE = "tenon.sh/max-spot-price-share"
 """Annotation on a NodePool: the most that a spot offering may cost, as a share of its type's on-demand price."""
 SPOT_ANNOTATIONS = frozenset({SPOT_DIVERSITY, SPOT_ALLOCATION_STRATEGY, MAX_SPOT_PRICE_SHARE})
 
+KUBERNETES_VERSION = "tenon.sh/kubernetes-version"
+"""Annotation on an EC2NodeClass: the minor version whose images it selects, if that is older than the cluster's."""
+
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node
 (:mod:`shared.api.standby`). Label on its node while it takes no pods."""

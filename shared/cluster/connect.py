@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from shared.base.settings import Settings
 
-_DESCRIPTION_TTL = timedelta(minutes=15)
+DESCRIPTION_TTL = timedelta(minutes=15)
+"""How old the description of a cluster may be where nothing asks for a newer one."""
 _ARN_REGION = 3
 
 
@@ -52,8 +53,8 @@ class ClusterError(RuntimeError):
     """The cluster doesn't exist or isn't ready yet; the message says which."""
 
 
-def describe(eks: EKSClient, name: str) -> ClusterInfo:
-    """The cluster's description, at most a quarter of an hour old.
+def describe(eks: EKSClient, name: str, *, max_age: timedelta = DESCRIPTION_TTL) -> ClusterInfo:
+    """The cluster's description, at most that old.
 
     Raises:
         ClusterError: the cluster doesn't exist, or has no endpoint yet.
@@ -62,7 +63,7 @@ def describe(eks: EKSClient, name: str) -> ClusterInfo:
     process = runtime.current()
     cached: dict[str, tuple[datetime, ClusterInfo]] = process.cached("cluster:facts", dict)
     now = process.now()
-    if name in cached and now - cached[name][0] < _DESCRIPTION_TTL:
+    if name in cached and now - cached[name][0] < max_age:
         return cached[name][1]
     try:
         description = eks.describe_cluster(name=name)["cluster"]

@@ -109,7 +109,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             now=now,
             only_recently_unavailable=only_recently_unavailable,
         )
-        node_classes = current_node_classes(self._node_class_resolver(), snapshot.node_classes, now=now)
+        node_classes = current_node_classes(self._node_class_resolver(snapshot), snapshot.node_classes, now=now)
         cache = InstanceTypeCache.of(self.runtime)
         resolved = resolve_node_pools(snapshot, node_classes, self.catalog, conditions, cache=cache, now=now)
         if snapshot.pause is None and all(PAUSED not in p.metadata.annotations for p in snapshot.node_pools):
@@ -202,13 +202,17 @@ class EC2CloudProvider(Struct, kw_only=True):
             commitments=self.commitments.active(now), cluster=self.cluster_name, share=self.commitment_share
         )
 
-    def _node_class_resolver(self) -> NodeClassResolver:
+    def _node_class_resolver(self, snapshot: Snapshot) -> NodeClassResolver:
+        from shared.cluster.connect import describe
+        from shared.launch.node_class.kubernetes_version import description_age
         from shared.launch.node_class.status import NodeClassResolver
+
+        max_age = description_age(snapshot.node_classes)
 
         return NodeClassResolver(
             clients=self.clients,
             runtime=self.runtime,
-            cluster=self._cluster(),
+            cluster=describe(self.clients.eks(), self.cluster_name, max_age=max_age),
             default_instance_profile=self.default_instance_profile,
             catalog=self.catalog,
         )

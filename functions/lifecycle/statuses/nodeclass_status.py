@@ -16,6 +16,7 @@ from shared.cluster.connect import describe
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
+from shared.launch.node_class import kubernetes_version
 from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import resolve_node_classes
 
@@ -44,7 +45,11 @@ def write_statuses(
     resolver = NodeClassResolver(
         clients=context.aws,
         runtime=context.runtime,
-        cluster=describe(context.aws.eks(), context.settings.cluster_name),
+        cluster=describe(
+            context.aws.eks(),
+            context.settings.cluster_name,
+            max_age=kubernetes_version.description_age(snapshot.node_classes),
+        ),
         default_instance_profile=context.settings.node_instance_profile,
         catalog=_catalog(context) if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,
     )

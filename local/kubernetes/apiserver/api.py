@@ -47,6 +47,8 @@ class Api:
         self.authenticate = authenticate
         self.authorize = authorize
         self.intercept = intercept
+        self.version = discovery.VERSION
+        """The minor version that it states."""
         self._reads = ReadHandlers(store)
         writes = WriteHandlers(store)
         self._handlers: dict[str, Callable[[Request, RequestInfo, Kind], Response]] = {
@@ -79,7 +81,7 @@ class Api:
     def _handle(self, request: Request, info: RequestInfo | None) -> Response:
         if request.path in _ANONYMOUS_PATHS:
             if request.path == "/version":
-                return json_response(discovery.VERSION)
+                return json_response(discovery.version(self.version))
             return Response(body=b"ok", content_type="text/plain")
         user = self._user(request)
         if info is None or not info.plural:

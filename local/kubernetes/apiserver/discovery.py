@@ -12,18 +12,8 @@ if TYPE_CHECKING:
     from local.kubernetes.kinds import Kind
     from local.kubernetes.objects import Obj
 
-VERSION = {
-    "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.2-tenon",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-11-21T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
-"""The response of ``/version``: the version whose behavior was measured."""
+VERSION = "1.36"
+"""The version whose behavior was measured."""
 
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -32,6 +22,22 @@ _SUBRESOURCE: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "resize": ("", "v1", "Pod", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
+
+
+def version(minor: str) -> Obj:
+    """The response of ``/version`` for a minor version ("1.36")."""
+    major, _, number = minor.partition(".")
+    return {
+        "major": major,
+        "minor": number,
+        "gitVersion": f"v{minor}.2-tenon",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-11-21T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
 
 
 def root(served: Iterable[Kind], path: str) -> Obj:

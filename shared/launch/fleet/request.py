@@ -19,6 +19,7 @@ from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
+from shared.launch.node_class.kubernetes_version import images_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +64,8 @@ class FleetRequest(Struct, kw_only=True):
         Raises:
             UserDataError: the class's user data can't be merged.
         """
-        family = family_of(self.node_class, version=self.cluster.version)
+        version = images_version(self.node_class, self.cluster.version)
+        family = family_of(self.node_class, version=version)
         keys = sorted({self._template_key(o) for o in plan.overrides})
         user_data = {values: self._user_data(family, values) for values in {key.kubelet_values for key in keys}}
         return {

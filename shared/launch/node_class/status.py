@@ -38,6 +38,7 @@ from shared.launch.node_class import (
     capacity_reservations,
     deselection,
     instance_profile,
+    kubernetes_version,
     security_groups,
     subnets,
 )
@@ -47,6 +48,7 @@ from shared.launch.node_class.selector_terms import UNAUTHORIZED, NotFoundError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from shared.ami_family.families import Family
     from shared.api.meta import Condition
     from shared.api.nodeclass import EC2NodeClass
     from shared.base.runtime import Runtime
@@ -102,6 +104,10 @@ class NodeClassResolver(Struct, kw_only=True):
         """What settings are tried on: every type of the catalog, else a sample."""
         return (self.catalog.hardware if self.catalog is not None else ()) or (_SAMPLE_HARDWARE,)
 
+    def family_of(self, node_class: EC2NodeClass) -> Family:
+        """The AMI family of a class in the cluster."""
+        return family_of(node_class, version=kubernetes_version.images_version(node_class, self.cluster.version))
+
 
 def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datetime) -> EC2NodeClassStatus:
     """The class's status. Conditions that didn't change keep their transition times.
@@ -111,14 +117,15 @@ def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datet
     """
     cache = resolver.runtime.cached("nodeclass:status", dict[str, tuple[datetime, _Lookups]])
     cluster, spec = resolver.cluster, f"{node_class.name}/{to_json(node_class.spec)}"
-    key = f"{cluster.name}/{cluster.version}/{resolver.default_instance_profile}/{node_class.kind}/{spec}"
+    version = kubernetes_version.images_version(node_class, cluster.version)
+    key = f"{cluster.name}/{version}/{resolver.default_instance_profile}/{node_class.kind}/{spec}"
     expires, lookups = cache.get(key, (None, None))
     if lookups is None or expires is None or now >= expires:
         lookups = _look_up_carefully(resolver, node_class, key=key, now=now)
         cache.pop(key, None)
         if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + CACHE_TTL, lookups)
-    return with_fields(lookups.selected, conditions=_conditions(node_class, lookups, now))
+    return with_fields(lookups.selected, conditions=_conditions(resolver, node_class, lookups, now))
 
 
 def _look_up_carefully(resolver: NodeClassResolver, node_class: EC2NodeClass, *, key: str, now: datetime) -> _Lookups:
@@ -145,7 +152,7 @@ def _look_up_carefully(resolver: NodeClassResolver, node_class: EC2NodeClass, *,
 
 
 def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2NodeClass, now: datetime) -> _Lookups:
-    clients, cluster = resolver.clients, resolver.cluster
+    clients, version = resolver.clients, kubernetes_version.images_version(node_class, resolver.cluster.version)
     problems: dict[str, tuple[str, str]] = {}
 
     def attempt(condition_type: str, select: Callable[[], T], default: T) -> T:
@@ -161,7 +168,7 @@ def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2N
     selected_subnets = attempt(SUBNETS_READY, lambda: subnets.select(ec2, node_class), no_subnets)
     selected_groups = attempt(SECURITY_GROUPS_READY, lambda: security_groups.select(ec2, node_class), no_groups)
     selected_amis = attempt(
-        AMIS_READY, lambda: amis.select(ec2, clients.ssm(), node_class, version=cluster.version, now=now), no_amis
+        AMIS_READY, lambda: amis.select(ec2, clients.ssm(), node_class, version=version, now=now), no_amis
     )
     profile_name = attempt(INSTANCE_PROFILE_READY, lambda: _instance_profile(resolver, node_class), "")
     reservations = attempt(
@@ -171,7 +178,7 @@ def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2N
     )
     if problem := _kubelet_problem(resolver, node_class):
         problems[VALIDATION_SUCCEEDED] = problem
-    elif message := _invalid(node_class, cluster, resolver.hardware[0]):
+    elif message := _invalid(resolver, node_class):
         problems[VALIDATION_SUCCEEDED] = ("Invalid", message)
     selected = EC2NodeClassStatus(
         subnets=[s.resolved for s in selected_subnets],
@@ -197,7 +204,7 @@ def _kubelet_problem(resolver: NodeClassResolver, node_class: EC2NodeClass) -> t
     """Why the nodes of a class can't have its kubelet settings (reason, message); None if they can."""
     if not node_class.spec.kubelet:
         return None
-    family = family_of(node_class, version=resolver.cluster.version)
+    family = resolver.family_of(node_class)
     if unsupported := unsupported_settings(family, node_class.spec.kubelet):
         return UNSUPPORTED, "; ".join(unsupported)
     if not has_expressions(node_class.spec.kubelet):
@@ -211,10 +218,10 @@ def _kubelet_problem(resolver: NodeClassResolver, node_class: EC2NodeClass) -> t
     return None
 
 
-def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo, hardware: Hardware) -> str | None:
+def _invalid(resolver: NodeClassResolver, node_class: EC2NodeClass) -> str | None:
     """A mistake that otherwise only a launch would show: in user data, quantities, EC2's own options, or tags."""
-    spec = node_class.spec
-    family = family_of(node_class, version=cluster.version)
+    spec, cluster, hardware = node_class.spec, resolver.cluster, resolver.hardware[0]
+    family = resolver.family_of(node_class)
     try:
         kubelet = kubelet_settings(spec.kubelet, family)(hardware)
         settings = with_values(spec.kubelet, kubelet.values)
@@ -231,8 +238,12 @@ def _invalid(node_class: EC2NodeClass, cluster: ClusterInfo, hardware: Hardware)
     return next((problem for key in sorted(spec.tags) if (problem := launch_template.forbidden_tag(key))), None)
 
 
-def _conditions(node_class: EC2NodeClass, lookups: _Lookups, now: datetime) -> list[Condition]:
-    conditions = node_class.status.conditions
+def _conditions(
+    resolver: NodeClassResolver, node_class: EC2NodeClass, lookups: _Lookups, now: datetime
+) -> list[Condition]:
+    conditions = kubernetes_version.with_held_condition(
+        node_class.status.conditions, node_class, resolver.cluster.version, now=now
+    )
     problems = lookups.problems
     generation = node_class.metadata.generation
     notes: dict[str, tuple[str, str]] = {}

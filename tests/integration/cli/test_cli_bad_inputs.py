@@ -109,6 +109,7 @@ OPTIONS = {
             "status",
             "pause prod",
             "resume prod",
+            "rollback 1.36",
             "preflight prod",
             "shadow report --cluster prod",
             "migrate cluster-autoscaler",

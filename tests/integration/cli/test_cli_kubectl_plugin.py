@@ -123,6 +123,7 @@ def kubeconfig(path: Path) -> str:
         ["pause"],
         ["resume"],
         ["report"],
+        ["rollback", "1.36"],
         ["migrate", "cluster-autoscaler"],
     ],
 )
