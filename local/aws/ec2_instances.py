@@ -88,6 +88,8 @@ class Ec2Instances:
         """The instances in state running by id, moto's objects in order of launch or start."""
         self.stopped: set[str] = set()
         """The ids of the instances that are stopping, stopped or being started again."""
+        self.reboots: Counter[str] = Counter()
+        """How often instances were rebooted, by id."""
 
     def launched(self, instance: Any) -> None:
         """Start a new instance: pending now, running a second later; a failing one is terminated then.
@@ -137,6 +139,20 @@ class Ec2Instances:
         self._change(instance, STOPPING)
         self._transitions[instance.id] = (self._now() + self.stop_duration, STOPPED, instance)
         return before
+
+    def reboot(self, instance: Any) -> None:
+        """Replaces moto's ``Instance.reboot``: EC2 queues the request and answers; the state stays running.
+
+        Requests for terminated instances are ignored (API reference, RebootInstances).
+
+        Raises:
+            EC2ClientError: the instance is pending or stopped.
+        """
+        if instance.state in (SHUTTING_DOWN, TERMINATED):
+            return
+        if instance.state != RUNNING:
+            raise _incorrect_state(instance, "rebooted")
+        self.reboots[instance.id] += 1
 
     def start(self, instances: Sequence[Any]) -> list[tuple[Any, InstanceState]]:
         """Replaces moto's ``start_instances``: all are pending now and running some seconds later, or none is.

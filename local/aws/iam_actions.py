@@ -305,6 +305,7 @@ _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = 
     "ec2:CreateLaunchTemplate": _create_template,
     "ec2:DeleteLaunchTemplate": _delete_template,
     "ec2:TerminateInstances": _on_instances("ec2:TerminateInstances"),
+    "ec2:RebootInstances": _on_instances("ec2:RebootInstances"),
     "ec2:StopInstances": _on_instances("ec2:StopInstances"),
     "ec2:StartInstances": _on_instances("ec2:StartInstances"),
     "ec2:CreateTags": _retag("ec2:CreateTags"),

@@ -121,6 +121,9 @@ def _ec2(*, fleets: Fleets, instances: Ec2Instances) -> list[tuple[object, str, 
     def stop(instance: Any) -> Any:
         return instances.stop(instance)
 
+    def reboot(instance: Any) -> None:
+        instances.reboot(instance)
+
     def start_instances(backend: Any, instance_ids: list[str]) -> Any:
         return instances.start(backend.get_multi_instances_by_id(instance_ids))
 
@@ -133,6 +136,7 @@ def _ec2(*, fleets: Fleets, instances: Ec2Instances) -> list[tuple[object, str, 
         (FleetResponses, "create_fleet", create_fleet),
         (Instance, "terminate", lambda instance: instances.terminate(terminate, instance)),
         (Instance, "stop", stop),
+        (Instance, "reboot", reboot),
         (InstanceBackend, "start_instances", start_instances),
     ]
 

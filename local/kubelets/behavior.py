@@ -21,7 +21,7 @@ class Timing(Struct, kw_only=True):
     boot: Span = (20.0, 35.0)
     """From launch to the node's registration."""
     restart: Span = (12.0, 20.0)
-    """From running again, after a stop, to the kubelet's first status: the system boots, but nothing is set up."""
+    """From running again, after a stop or a reboot, to the kubelet's first status: nothing is set up."""
     ready: Span = (3.0, 6.0)
     """From registration to Ready (the network plugin's start)."""
     pull: Span = (1.0, 2.0)
@@ -42,7 +42,7 @@ class MachineBehavior(Struct, kw_only=True):
     join_delay: timedelta = timedelta()
     never_ready: bool = False
     never_returns: bool = False
-    """After a stop and a start."""
+    """After a stop and a start, or a reboot."""
     missing_memory: Fraction = Fraction()
     """The share of memory that the node doesn't report, beyond the overhead of hypervisor and kernel."""
 

@@ -48,7 +48,10 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class _Kubelet(MutableStruct):
-    """A machine's kubelet. ``pods`` are those bound to its node, by uid; ``started`` those it has begun to start."""
+    """A machine's kubelet. ``pods`` are those bound to its node, by uid; ``started`` those it has begun to start.
+
+    ``reboots`` is how many of EC2's reboots it has seen, ``boots`` how often its machine booted again.
+    """
 
     machine: Machine
     store: Store
@@ -62,6 +65,8 @@ class _Kubelet(MutableStruct):
     started: set[str] = set()
     stopping: dict[str, datetime] = {}
     addresses: int = 1
+    reboots: int = 0
+    boots: int = 0
 
     @property
     def name(self) -> str:
@@ -159,15 +164,23 @@ class Kubelets:
                 kubelet = _Kubelet(machine, store, self._machines_seen, rng, self._behavior(machine))
                 self._by_instance[machine.instance_id] = kubelet
                 self._boot(kubelet, now)
+        for instance_id, reboots in self._machines.reboots().items():
+            rebooting = self._by_instance.get(instance_id)
+            if rebooting is not None and rebooting.reboots != reboots:
+                self._stop_kubelet(rebooting, now)
+                self._restart(rebooting, now)
+                rebooting.reboots = reboots
 
     def _restart(self, kubelet: _Kubelet, now: datetime) -> None:
-        kubelet.ready = False
+        """The machine boots again: its containers are gone, and its kubelet starts them once it is back."""
+        kubelet.ready, kubelet.started = False, set()
+        kubelet.boots += 1
         if self._by_node.get(kubelet.name) is not kubelet:
             kubelet.stopped = False
             self._boot(kubelet, now)  # it was stopped before it had joined
         elif not kubelet.behavior.never_returns:
             restart = Timing.draw(self._timing.restart, kubelet.rng)
-            self._at(now + restart, lambda at: self._rejoin(kubelet, at))
+            self._at(now + restart, partial(self._rejoin, kubelet, kubelet.boots))
 
     def _boot(self, kubelet: _Kubelet, now: datetime) -> None:
         machine = kubelet.machine
@@ -259,16 +272,17 @@ class Kubelets:
         node = self._store.find(kinds.NODES, kubelet.name)
         return node if node is not None and node["spec"].get("providerID") == kubelet.machine.provider_id else None
 
-    def _rejoin(self, kubelet: _Kubelet, now: datetime) -> None:
+    def _rejoin(self, kubelet: _Kubelet, boot: int, now: datetime) -> None:
         """The kubelet updates the node that it registered, where its options (taints) no longer apply, or a new one."""
-        if kubelet.machine.instance_id not in self._by_instance:
-            return  # stopped again meanwhile
+        if kubelet.machine.instance_id not in self._by_instance or kubelet.boots != boot:
+            return  # stopped or rebooted again meanwhile
         kubelet.stopped = False
-        if self._own_node(kubelet) is None:
-            kubelet.pods, kubelet.started, kubelet.stopping = {}, set(), {}
+        node = self._own_node(kubelet)
+        if node is None:
+            kubelet.pods, kubelet.stopping = {}, {}
             self._register(kubelet, now)
             return
-
+        update(kubelet.store, kinds.NODES, node, partial(node_objects.booted, boot=boot))
         if (lease := self._store.find(kinds.LEASES, kubelet.name, namespace=_NODE_LEASES)) is not None:
             renew = partial(node_objects.renewed, now=now, continuously=self._heartbeat is None)
             update(kubelet.store, kinds.LEASES, lease, renew)
@@ -342,7 +356,7 @@ class Kubelets:
             uid not in kubelet.started and uid in kubelet.pods and (kubelet.ready or not pod_status.needs_network(pod))
         ):
             kubelet.started.add(uid)
-            if pod["status"].get("phase") == "Pending":
+            if pod["status"].get("phase") in ("Pending", "Running"):
                 pull = Timing.draw(self._timing.pull, kubelet.rng)
                 self._at(now + pull, lambda at: self._start(kubelet, pod, now, at))
 
@@ -352,7 +366,7 @@ class Kubelets:
             return
         host_ip = kubelet.machine.private_ip
         kubelet.addresses += 1
-        pod_ip = host_ip if not pod_status.needs_network(pod) else self._pod_ip(kubelet)
+        pod_ip = host_ip if not pod_status.needs_network(pod) else pod_status.address(kubelet.index, kubelet.addresses)
         update(
             kubelet.store,
             kinds.PODS,
@@ -362,12 +376,6 @@ class Kubelets:
         runs_for = pod_status.seconds(pod, pod_status.RUNS_FOR)
         if runs_for is not None:
             self._at(now + timedelta(seconds=runs_for), lambda at: self._complete(kubelet, pod, at))
-
-    @staticmethod
-    def _pod_ip(kubelet: _Kubelet) -> str:
-        """A unique address from the machine's /22 of 100.64.0.0/10."""
-        number = (kubelet.index << 10) + kubelet.addresses
-        return f"100.{64 + (number >> 16) % 64}.{(number >> 8) & 255}.{number & 255}"
 
     def _complete(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
         if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.pods:

@@ -64,3 +64,7 @@ class Machines(Protocol):
     def is_stopped(self, instance_id: str) -> bool:
         """Whether the instance is stopping, stopped or being started again, so that it still exists."""
         ...
+
+    def reboots(self) -> Mapping[str, int]:
+        """How often instances were rebooted, by id; others' too."""
+        ...

@@ -121,6 +121,13 @@ def ready_condition(now: datetime, *, ready: bool) -> Obj:
     }
 
 
+def booted(node: Obj, *, boot: int) -> Obj:
+    """The node with another boot ID, that of a machine's second boot or a later one."""
+    info = node["status"]["nodeInfo"]
+    boot_id = f"{info['machineID']}-{boot}"
+    return {**node, "status": {**node["status"], "nodeInfo": {**info, "bootID": boot_id}}}
+
+
 def initialized(node: Obj) -> Obj:
     """The node without the taint of nodes that the cloud provider has not initialized."""
     return _without_taint(node, UNINITIALIZED)

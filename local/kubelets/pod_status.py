@@ -28,8 +28,12 @@ _SLEEP = re.compile(r"sleep (\d+)")
 
 
 def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: datetime) -> Obj:
-    """The pod with all its containers running, and ready unless its label says that they never are."""
+    """The pod with all its containers running, and ready unless its label says that they never are.
+
+    Containers that ran before were restarted, with their machine.
+    """
     status = pod["status"]
+    restarts = {c["name"]: c["restartCount"] + 1 for c in status.get("containerStatuses") or []}
     conditions = status.get("conditions") or []
     ready = (pod["metadata"].get("labels") or {}).get(KWOK_STAGE) != "unhealthy"
     for type_ in _INITIALIZATION:
@@ -45,7 +49,7 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
             "imageID": "",
             "ready": ready,
             "started": True,
-            "restartCount": 0,
+            "restartCount": restarts.get(container["name"], 0),
             "state": {"running": {"startedAt": started_at}},
         }
         for container in pod["spec"].get("containers") or []
@@ -56,7 +60,7 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
             **status,
             "phase": "Running",
             "conditions": conditions,
-            "startTime": timestamp(started),
+            "startTime": status.get("startTime") or timestamp(started),
             "hostIP": host_ip,
             "hostIPs": [{"ip": host_ip}],
             "podIP": pod_ip,
@@ -109,6 +113,12 @@ def _handler_seconds(handler: Obj) -> float:
 def killed_at(pod: Obj) -> datetime:
     """When the grace period ends."""
     return parse_timestamp(pod["metadata"]["deletionTimestamp"])
+
+
+def address(machine: int, number: int) -> str:
+    """The pod IP of that number on a machine, unique: each machine has a /22 of 100.64.0.0/10."""
+    bits = (machine << 10) + number
+    return f"100.{64 + (bits >> 16) % 64}.{(bits >> 8) & 255}.{bits & 255}"
 
 
 def needs_network(pod: Obj) -> bool:

@@ -12,7 +12,7 @@ from shared.api import labels
 from shared.instance_types import hardware
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from local.aws.backends import MotoObject
     from local.aws.ec2_instances import Ec2Instances
@@ -44,6 +44,10 @@ class Ec2Machines:
         """Whether the instance is stopping, stopped or being started again, so that it still exists."""
         return instance_id in self._instances.stopped
 
+    def reboots(self) -> Mapping[str, int]:
+        """How often instances were rebooted, by id."""
+        return self._instances.reboots
+
     def _machine(self, instance: MotoObject) -> Machine:
         if instance.id not in self._machines:
             self._machines[instance.id] = machine_of(instance)
@@ -67,6 +71,10 @@ class MachinesOfCluster:
         """As :meth:`Ec2Machines.is_stopped`."""
         return self._machines.is_stopped(instance_id)
 
+    def reboots(self) -> Mapping[str, int]:
+        """As :meth:`Ec2Machines.reboots`."""
+        return self._machines.reboots()
+
 
 class MachinesOfThread:
     """The machines whose kubelets one of several threads runs."""
@@ -83,6 +91,10 @@ class MachinesOfThread:
     def is_stopped(self, instance_id: str) -> bool:
         """As :meth:`Ec2Machines.is_stopped`."""
         return self._machines.is_stopped(instance_id)
+
+    def reboots(self) -> Mapping[str, int]:
+        """As :meth:`Ec2Machines.reboots`."""
+        return self._machines.reboots()
 
 
 def machine_of(instance: MotoObject) -> Machine:

@@ -91,6 +91,24 @@ def test_a_stopped_instance_starts_again_under_its_address_and_frees_its_capacit
     assert after["LaunchTime"] > before["LaunchTime"]
 
 
+def test_a_reboot_is_answered_at_once_and_the_instance_stays_running(env: Environment, account: Account) -> None:
+    env.deploy()
+    ec2 = boto3.client("ec2")
+    (instance,) = ids(create(request(account, "m5.large")))
+    with pytest.raises(ClientError) as error:
+        ec2.reboot_instances(InstanceIds=[instance])
+    assert error_code(error.value) == "IncorrectInstanceState"
+    env.run_for(timedelta(seconds=3))
+    ec2.reboot_instances(InstanceIds=[instance])
+    assert (state(instance), env.cloud.instances.reboots[instance]) == ("running", 1)
+    ec2.terminate_instances(InstanceIds=[instance])
+    ec2.reboot_instances(InstanceIds=[instance])
+    assert (state(instance), env.cloud.instances.reboots[instance]) == ("shutting-down", 1)
+    with pytest.raises(ClientError) as error:
+        ec2.reboot_instances(InstanceIds=["i-0123456789abcdef0"])
+    assert error_code(error.value) == "InvalidInstanceID.NotFound"
+
+
 def test_a_start_fails_for_lack_of_capacity_at_once_or_later(env: Environment, account: Account) -> None:
     env.deploy()
     ec2 = boto3.client("ec2")

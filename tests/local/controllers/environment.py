@@ -53,12 +53,16 @@ class Cloud:
     def __init__(self) -> None:
         self.machines: list[Machine] = []
         self.stopped: set[str] = set()
+        self.rebooted: dict[str, int] = {}
 
     def running(self) -> list[Machine]:
         return self.machines
 
     def is_stopped(self, instance_id: str) -> bool:
         return instance_id in self.stopped
+
+    def reboots(self) -> dict[str, int]:
+        return self.rebooted
 
 
 class Environment:

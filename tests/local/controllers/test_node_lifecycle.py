@@ -317,3 +317,55 @@ class TestStoppedInstances:
         env.cloud.machines.append(machine)
         env.settle()
         assert (ready(env), env.taints(NODE)) == ("True", {("example.com/a", "NoSchedule")})
+
+
+class TestRebootedInstances:
+    def boot_id(self, env: Environment) -> str:
+        boot_id: str = env.get(kinds.NODES, NODE)["status"]["nodeInfo"]["bootID"]
+        return boot_id
+
+    def test_the_same_node_comes_back_with_another_boot_id_and_its_pods(self, env: Environment) -> None:
+        env.machine("n1")
+        env.pod("web")
+        env.settle()
+        node, pod, boot_id = env.get(kinds.NODES, NODE), env.pods()[0], self.boot_id(env)
+        env.cloud.rebooted["i-n1"] = 1
+        env.run(seconds=11)
+        assert self.boot_id(env) == boot_id
+        env.settle()
+        assert self.boot_id(env) != boot_id
+        assert (ready(env), env.taints(NODE)) == ("True", set())
+        assert env.get(kinds.NODES, NODE)["metadata"]["uid"] == node["metadata"]["uid"]
+        (after,) = env.pods()
+        assert after["metadata"]["uid"] == pod["metadata"]["uid"]
+        assert after["status"]["containerStatuses"][0]["restartCount"] == 1
+        assert after["status"]["startTime"] == pod["status"]["startTime"]
+
+    def test_a_kubelet_that_has_stopped_is_back_after_a_reboot(self, env: Environment) -> None:
+        env.machine("n1")
+        env.settle()
+        env.kubelets.stop_heartbeat(NODE, env.now)
+        env.run(seconds=60)
+        assert ready(env) == "Unknown"
+        env.cloud.rebooted["i-n1"] = 1
+        env.settle()
+        assert ready(env) == "True"
+
+    def test_each_reboot_has_a_boot_id(self, env: Environment) -> None:
+        env.machine("n1")
+        env.settle()
+        boot_ids = [self.boot_id(env)]
+        for count in (1, 2):
+            env.cloud.rebooted["i-n1"] = count
+            env.settle()
+            boot_ids.append(self.boot_id(env))
+        assert len(set(boot_ids)) == 3
+
+    def test_a_machine_may_never_come_back(self) -> None:
+        env = Environment(behavior=lambda _machine: MachineBehavior(never_returns=True))
+        env.machine("n1")
+        env.settle()
+        boot_id = self.boot_id(env)
+        env.cloud.rebooted["i-n1"] = 1
+        env.run(seconds=3600)
+        assert (ready(env), self.boot_id(env)) == ("Unknown", boot_id)
