@@ -10,6 +10,7 @@ A second cloud must provide one class with the methods of :class:`CloudProvider`
 - a node class kind, of which the rest of the code knows the name only (:class:`NodeClass`), with a status that says
   what its selectors select, and whether it is ready;
 - repeatable launches: a run may die after any call, and the next one passes the same NodeClaims to ``create``;
+- for reboots in place, an instance that keeps its name and its disk; a cloud without them refuses each for good;
 - for standby nodes, instances that can be stopped, keep what is on their disk and their name, and are started again; a
   cloud without them leaves NodePools' annotation ``tenon.sh/standby`` without effect.
 
@@ -101,6 +102,13 @@ class Terminations(Struct, kw_only=True):
 
     known: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
+
+
+class RebootFailure(Struct, kw_only=True):
+    """Why an instance wasn't rebooted; ``final``: trying again can't succeed."""
+
+    message: str
+    final: bool
 
 
 class LaunchRequest(Struct, kw_only=True):
@@ -220,6 +228,10 @@ class CloudProvider(Protocol):
 
     def stop(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Stop the instances, so that only their volumes cost; returns the error by instance. Repeating is harmless."""
+        ...
+
+    def reboot(self, instance_id: str) -> RebootFailure | None:
+        """Request a reboot of the instance, which keeps running on its host; None once the request is accepted."""
         ...
 
     def delete(self, instance_ids: Sequence[str]) -> Terminations:

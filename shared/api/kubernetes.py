@@ -312,6 +312,7 @@ class NodeSystemInfo(ApiStruct):
     """The node info that the kubelet reports."""
 
     architecture: str = ""
+    boot_id: str = msgspec.field(default="", name="bootID")
     kubelet_version: str = ""
     operating_system: str = ""
 

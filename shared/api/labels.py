@@ -43,6 +43,12 @@ TERMINATION_GRACE_PERIOD = "tenon.sh/termination-grace-period"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"
+REBOOTING_TAINT = "karpenter.sh/rebooting"
+"""Taint of a node that reboots in place, until it has booted: its pods wait for it (:mod:`shared.api.reboot`)."""
+PRE_BOOT_ID = "karpenter.sh/reboot-pre-boot-id"
+"""Annotation on a NodeClaim: the node's boot ID before the reboot was called; another one means that it happened."""
+REBOOT_GRACE_PERIOD = "karpenter.sh/reboot-termination-grace-period"
+"""Annotation on a NodeClaim: how long the drain before its reboot may take. Absent: without a bound; 0: no drain."""
 TERMINATION_FINALIZER = "karpenter.sh/termination"
 NODECLAIM_TAG = "karpenter.sh/nodeclaim"
 
@@ -159,6 +165,10 @@ SPOT_ANNOTATIONS = frozenset({SPOT_DIVERSITY, SPOT_ALLOCATION_STRATEGY, MAX_SPOT
 
 KUBERNETES_VERSION = "tenon.sh/kubernetes-version"
 """Annotation on an EC2NodeClass: the minor version whose images it selects, if that is older than the cluster's."""
+REBOOT_CALLED_AT = "tenon.sh/reboot-called-at"
+"""Annotation on a NodeClaim: when its reboot was first to be called (RFC 3339)."""
+REBOOTS = "tenon.sh/reboots"
+"""Annotation on a NodeClaim: when its reboots of the last day were requested (RFC 3339), separated by commas."""
 
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -27,6 +27,9 @@ from shared.api.meta import (
 )
 from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodeClaim"
 
@@ -39,6 +42,8 @@ EMPTY = "Empty"
 CONSOLIDATABLE = "Consolidatable"
 DRIFTED = "Drifted"
 DISRUPTION_REASON = "DisruptionReason"
+REBOOTING = "Rebooting"
+"""The node reboots in place; the reasons are those of :mod:`shared.api.reboot`."""
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
@@ -129,6 +134,16 @@ class NodeClaim(NamedObject):
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
 
 
+def is_rebooting(claim: NodeClaim) -> bool:
+    """Whether a reboot in place was requested and hasn't ended."""
+    return is_true(claim.status.conditions, REBOOTING)
+
+
+def rebooting_nodes(claims: Iterable[NodeClaim]) -> frozenset[str]:
+    """The names of the nodes that reboot."""
+    return frozenset(c.status.node_name for c in claims if is_rebooting(c) and c.status.node_name)
+
+
 def expiration_time(claim: NodeClaim) -> datetime | None:
     """When the claim is older than its expireAfter; None: never, or that is no duration."""
     try:
@@ -137,6 +152,16 @@ def expiration_time(claim: NodeClaim) -> datetime | None:
         return None
     created = claim.metadata.creation_timestamp
     return None if expire_after is None or created is None else created + expire_after
+
+
+def forced_expiration_time(claim: NodeClaim) -> datetime | None:
+    """When the expired claim is deleted regardless of blockers; None: never."""
+    expires = expiration_time(claim)
+    try:
+        grace = parse_duration(claim.spec.termination_grace_period or "Never")
+    except DurationError:
+        return None
+    return None if expires is None or grace is None else expires + grace
 
 
 def planned_price(claim: NodeClaim) -> float:

@@ -23,6 +23,8 @@ NO_EXECUTE = "NoExecute"
 EFFECTS = kubernetes.EFFECTS
 DISRUPTED = Taint(key=names.DISRUPTED_TAINT, effect=NO_SCHEDULE)
 """Taint of nodes that are being disrupted or terminated: no new pods are scheduled to them."""
+REBOOTING = Taint(key=names.REBOOTING_TAINT, effect=NO_SCHEDULE)
+"""Taint of nodes that reboot in place: pods that were evicted from them wait until they are back."""
 PODS_NOT_NOMINATED = Taint(key=names.PODS_NOT_NOMINATED_TAINT, effect=NO_SCHEDULE)
 """Startup taint of nodes until the pods that are planned for them are nominated."""
 DELETION_CANDIDATE = Taint(key=names.DELETION_CANDIDATE_TAINT, effect=PREFER_NO_SCHEDULE)

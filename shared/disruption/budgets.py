@@ -2,9 +2,9 @@
 
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
-disruption or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool with a budget
-that can't be parsed allows no disruptions; it launches nodes as before. Rules: Karpenter's disruption budgets
-(reference: docs/facts/karpenter.md, section 5).
+disruption, rebooting or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool
+with a budget that can't be parsed allows no disruptions; it launches nodes as before. Rules: Karpenter's disruption
+budgets (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from shared.api import labels as names
 from shared.api.cron import CronError, active, parse_cron
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import is_true
+from shared.api.nodeclaim import rebooting_nodes
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
 from shared.disruption.command import UNHEALTHY, Blocker
@@ -37,17 +38,20 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
     """
     if paused_pools((pool,), snapshot.pause, now=now) or budget_problems(pool):
         return 0
-    disrupting_nodes = {
+    rebooting = rebooting_nodes(snapshot.node_claims)
+    disrupting_nodes = rebooting | {
         c.status.node_name for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None or is_queued(c)
     }
     total = 0
     unavailable = 0
     for node in snapshot.nodes:
-        labels = node.metadata.labels
-        if labels.get(names.NODEPOOL) != pool.name or labels.get(names.INITIALIZED) != "true":
+        labels, name = node.metadata.labels, node.metadata.name
+        if labels.get(names.NODEPOOL) != pool.name or not (
+            labels.get(names.INITIALIZED) == "true" or name in rebooting
+        ):
             continue
         total += 1
-        is_disrupting = node.metadata.deletion_timestamp is not None or node.metadata.name in disrupting_nodes
+        is_disrupting = node.metadata.deletion_timestamp is not None or name in disrupting_nodes
         is_unready = reason != UNHEALTHY and not is_true(node.status.conditions, "Ready")
         unavailable += is_disrupting or is_unready
     limit = min(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
+from shared.api.nodeclaim import is_rebooting
 from shared.api.pods import controller, is_mirror, is_protected
 from shared.base.struct import Struct
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
@@ -65,7 +66,7 @@ class Candidate(Struct, kw_only=True):
 
 
 def initialized_nodes(state: DisruptionState) -> Iterator[tuple[NodeClaim, Node]]:
-    """The initialized claims that are neither deleted nor being disrupted, each with its node, sorted by claim."""
+    """The initialized claims that are neither deleted, disrupted nor rebooting, each with its node, sorted by claim."""
     return _nodes_with_condition(state, nodeclaim.INITIALIZED)
 
 
@@ -84,7 +85,7 @@ def _nodes_with_condition(state: DisruptionState, condition: str) -> Iterator[tu
     for claim in sorted(state.snapshot.node_claims, key=lambda c: c.name):
         node = nodes.get(claim.status.provider_id)
         is_deleted = claim.metadata.deletion_timestamp is not None
-        if node is None or is_deleted or state.is_disrupting(claim):
+        if node is None or is_deleted or state.is_disrupting(claim) or is_rebooting(claim):
             continue
         if is_true(claim.status.conditions, condition):
             yield claim, node

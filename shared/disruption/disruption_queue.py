@@ -17,6 +17,7 @@ from shared.api import nodeclaim
 from shared.api.duration import format_duration
 from shared.api.labels import TERMINATION_GRACE_PERIOD
 from shared.api.meta import annotated, is_true, with_condition
+from shared.api.nodeclaim import is_rebooting
 from shared.base.struct import Struct, WireStruct, with_fields
 
 if TYPE_CHECKING:
@@ -65,10 +66,9 @@ def queue_entry(claim: NodeClaim) -> QueueEntry | None:
 
 
 def is_queued(claim: NodeClaim) -> bool:
-    """Whether the claim is in the queue, and hasn't been deleted yet."""
-    return claim.metadata.deletion_timestamp is None and (
-        QUEUE_ANNOTATION in claim.metadata.annotations or is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON)
-    )
+    """Whether the claim is in the queue, and hasn't been deleted yet. The condition of one that reboots says why."""
+    has_reason = is_true(claim.status.conditions, nodeclaim.DISRUPTION_REASON) and not is_rebooting(claim)
+    return claim.metadata.deletion_timestamp is None and (QUEUE_ANNOTATION in claim.metadata.annotations or has_reason)
 
 
 def replaced_claims(claims: Iterable[NodeClaim]) -> frozenset[str]:

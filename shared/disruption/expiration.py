@@ -10,30 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.api.duration import DurationError, parse_duration
-from shared.api.nodeclaim import expiration_time
+from shared.api.nodeclaim import expiration_time, forced_expiration_time
 from shared.disruption import graceful_disruption
 from shared.disruption.candidates import all_candidates
 from shared.disruption.command import EXPIRED, Command, MethodResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime, timedelta
 
-    from shared.api.nodeclaim import NodeClaim
     from shared.disruption.budgets import BudgetTracker
     from shared.disruption.candidates import Candidate
     from shared.disruption.disruption_state import DisruptionState
 
 REASON = EXPIRED
 NEEDS_PRICES = True
-
-
-def forced_expiration_time(claim: NodeClaim) -> datetime | None:
-    """When the expired claim is deleted regardless of blockers; None: never."""
-    expires = expiration_time(claim)
-    grace = _duration(claim.spec.termination_grace_period or "Never")
-    return None if expires is None or grace is None else expires + grace
 
 
 def disruption_message(state: DisruptionState, candidate: Candidate) -> str:
@@ -77,10 +67,3 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
 def validate(command: Command, state: DisruptionState, _budgets: BudgetTracker) -> str:
     """Why the command can't be executed; empty when it can."""
     return "" if command.forced else graceful_disruption.validate(command, state)
-
-
-def _duration(text: str) -> timedelta | None:
-    try:
-        return parse_duration(text)
-    except DurationError:
-        return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
+from shared.api.nodeclaim import rebooting_nodes
 from shared.base.struct import Struct, with_fields
 from shared.disruption.command import Blocker
 from shared.scheduling.buffers.chunks import chunk_pods
@@ -100,8 +101,9 @@ def with_chunks(state: DisruptionState, decision: Decision) -> DisruptionState:
 
 
 def initialized_node_names(snapshot: Snapshot) -> frozenset[str]:
-    """The names of the nodes that pods can run on."""
-    return frozenset(n.metadata.name for n in snapshot.nodes if _is_initialized(n.metadata.labels))
+    """The names of the nodes that pods can run on; nodes that reboot are only expected back."""
+    ready = frozenset(n.metadata.name for n in snapshot.nodes if _is_initialized(n.metadata.labels))
+    return ready - rebooting_nodes(snapshot.node_claims)
 
 
 def _missing_chunks(decision: Decision, initialized: Collection[str]) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LaunchRequest,
         LaunchResult,
         NodeClass,
+        RebootFailure,
         ResolvedNodePools,
         Terminations,
     )
@@ -174,6 +175,12 @@ class EC2CloudProvider(Struct, kw_only=True):
         from shared.launch import instance_power
 
         return instance_power.stop(self.clients.ec2(), instance_ids)
+
+    def reboot(self, instance_id: str) -> RebootFailure | None:
+        """Request a reboot of the instance; why EC2 refuses, or None."""
+        from shared.launch import instance_power
+
+        return instance_power.reboot(self.clients.ec2(), instance_id)
 
     def delete(self, instance_ids: Sequence[str]) -> Terminations:
         """Terminate the instances; those that EC2 doesn't know are left out."""

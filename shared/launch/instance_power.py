@@ -1,4 +1,4 @@
-"""Stops and starts instances that are kept on standby.
+"""Stops and starts instances that are kept on standby, and reboots those of unhealthy nodes.
 
 EC2 keeps a stopped instance's id, volumes and private address, and charges for the volumes only. It reserves no
 capacity: StartInstances may answer InsufficientInstanceCapacity, also for one instance of several.
@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from shared.api import labels as names
 from shared.base.aws import error_code
-from shared.cloud_provider import LaunchFailure, instance_id
+from shared.cloud_provider import LaunchFailure, RebootFailure, instance_id
 from shared.launch.fleet import errors
 
 if TYPE_CHECKING:
@@ -48,6 +48,22 @@ def stop(ec2: EC2Client, instance_ids: Sequence[str]) -> dict[str, str]:
         except ClientError as error:
             errors[known_id] = str(error)
     return errors
+
+
+def reboot(ec2: EC2Client, instance_id: str) -> RebootFailure | None:
+    """Request a reboot; EC2 answers at once, and reboots hard if the instance doesn't shut down within a few minutes.
+
+    A missing right and an unknown instance are final, as in Karpenter. RebootInstances has no client token.
+    """
+    try:
+        ec2.reboot_instances(InstanceIds=[instance_id])
+    except ClientError as error:
+        code = error_code(error)
+        is_final = code == "UnauthorizedOperation" or code.startswith("InvalidInstanceID")
+        return RebootFailure(
+            message=errors.user_message(code, error.response["Error"].get("Message", "")), final=is_final
+        )
+    return None
 
 
 def _start_group(ec2: EC2Client, offering: OfferingKey, group: Sequence[NodeClaim]) -> list[LaunchFailure]:

@@ -162,6 +162,16 @@ def drain_step(
     return DrainStep(drained=True, terminate=True)
 
 
+def eviction_step(pods: Iterable[Pod], *, now: datetime) -> DrainStep:
+    """What to evict now of a node that reboots: its instance stays, so no pod is deleted, nor waited for for long.
+
+    Pods that can't be evicted are still there when the reboot is called; their containers start again after it.
+    """
+    drainable = [p for p in pods if _is_drainable(p, now)]
+    protected, evictable = _split_protected(_first_group(drainable), now)
+    return DrainStep(evict=tuple(evictable), protected=tuple(protected), drained=not drainable)
+
+
 def _step_for_pods(claim: NodeClaim, drainable: list[Pod], deadline: datetime | None, now: datetime) -> DrainStep:
     """The step while pods are left: deletions that the deadline requires, and evictions of the first group."""
     deleted = {p.key: p for p in drainable if _must_be_deleted(p, deadline, now)}

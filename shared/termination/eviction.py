@@ -40,15 +40,19 @@ class Evictor(Struct, kw_only=True):
     recorder: Recorder
     now: Callable[[], datetime]
 
-    def evict_all(self, pods: Sequence[Pod], node_name: str, *, until: datetime) -> list[str | None]:
+    def evict_all(
+        self, pods: Sequence[Pod], node_name: str, *, until: datetime, why: str = "terminated"
+    ) -> list[str | None]:
         """Evict the pods, several at once; for each what :meth:`evict` returns, None if it was not begun by ``until``.
+
+        ``why``: the node is being "terminated" or "rebooted".
 
         Raises:
             UnauthorizedError, UnavailableError: an error is not about a pod.
         """
 
         def evict(pod: Pod) -> str | None:
-            return None if self.now() >= until else self.evict(pod, why=_terminated(node_name))
+            return None if self.now() >= until else self.evict(pod, why=f"node {node_name} is being {why}")
 
         return in_threads(evict, pods, sequential_limit=1)
 

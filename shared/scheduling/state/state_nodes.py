@@ -1,8 +1,8 @@
 """The nodes that exist or are on their way, with what is available on them: Karpenter's state nodes.
 
-A NodeClaim without a node, or whose node isn't initialized, counts with the resources of its status; its startup taints
-and taints that the cloud provider removes are ignored, as they are gone before pods come. So is Tenon's soft taint.
-Labels are columns, so a pod group is evaluated against all nodes at once.
+A NodeClaim without a node, or whose node isn't initialized or reboots, counts with the resources of its status; startup
+taints and taints that the cloud provider removes are ignored, as they are gone before pods come. So is Tenon's soft
+taint. Labels are columns, so a pod group is evaluated against all nodes at once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import numpy as np
 
 from shared.api import labels as names
 from shared.api.kubernetes import Taint
-from shared.api.pods import is_daemon, is_terminal, mounts_claims, spec_requests
+from shared.api.nodeclaim import is_rebooting
+from shared.api.pods import is_daemon, is_terminal, is_terminating, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
-from shared.api.taints import DELETION_CANDIDATE, is_ephemeral, same_taint
+from shared.api.taints import DELETION_CANDIDATE, REBOOTING, is_ephemeral, same_taint
 from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.attached_volumes import with_missing_drivers
 from shared.scheduling.rules.host_ports import host_ports
@@ -183,8 +184,7 @@ class _PresentNodes:
             claim = self._claim(node)
             if claim is not None:
                 with_node.add(claim.name)
-            pods = (pod for pod in pods_of.get(name, ()) if not is_terminal(pod))
-            self._add(node, claim, _from_node(node, claim, pods, limits.get(name, {})))
+            self._add(node, claim, _from_node(node, claim, pods_of.get(name, ()), limits.get(name, {})))
         self.claims_without_node = [claim for claim in snapshot.node_claims if claim.name not in with_node]
 
     def _claim(self, node: Node) -> NodeClaim | None:
@@ -303,11 +303,11 @@ def _volume_limits(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
 
 
 def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_limits: Mapping[str, int]) -> StateNode:
-    """A node with its whole allocatable as available."""
-    labels = _normalized(node.metadata.labels)
-    labels.setdefault(names.HOSTNAME, node.metadata.name)
+    """A node with its whole allocatable as available; one that reboots comes back without its terminating pods."""
+    comes_back = claim is not None and is_rebooting(claim)
+    labels = {names.HOSTNAME: node.metadata.name, **_normalized(node.metadata.labels)}
     managed = names.NODEPOOL in labels or claim is not None
-    initialized = not managed or labels.get(names.INITIALIZED) == "true"
+    initialized = not managed or (labels.get(names.INITIALIZED) == "true" and not comes_back)
     available, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
     if not initialized and claim is not None:
         labels = {**_claim_labels(claim), **labels}
@@ -321,7 +321,7 @@ def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_
         available=available,
         capacity=capacity,
         initialized=initialized,
-        pods=tuple(pods),
+        pods=tuple(p for p in pods if not (is_terminal(p) or (comes_back and is_terminating(p)))),
         volume_limits=volume_limits,
     )
 
@@ -333,8 +333,8 @@ def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[T
         taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
     if initialized:
         return taints
-    startup_taints = claim.spec.startup_taints if claim is not None else []
-    return [t for t in taints if not is_ephemeral(t) and not any(same_taint(t, s) for s in startup_taints)]
+    temporary = [REBOOTING, *(claim.spec.startup_taints if claim is not None else ())]
+    return [t for t in taints if not is_ephemeral(t) and not any(same_taint(t, s) for s in temporary)]
 
 
 def _from_claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceType, ...]]) -> StateNode:
