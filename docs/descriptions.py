@@ -17,6 +17,7 @@ SETTINGS_MEANINGS = {
     "decisions.",
     "planned_pods": "`nominated` or `off`: whether pods are nominated for the nodes that were launched for them.",
     "node_groups": "`on` or `off`: whether node groups are scaled.",
+    "reboot": "`on` or `off`: whether unhealthy nodes may be rebooted in place.",
     "standby": "`on` or `off`: whether instances may be stopped and started, for standby nodes.",
     "commitments": "`on` or `off`: whether the account's Savings Plans and Reserved Instances count.",
     "commitment_share": "The part of the account's commitments that the cluster may use, 0 to 1; empty: its part of "
@@ -103,6 +104,8 @@ EVENTS = {
     "Paused": "NodePool: it or the cluster is paused: since when, by whom, until when and why.",
     "ProviderIDRestored": "NodeClaim: its `status.providerID` was changed, and restored from the instance's tag.",
     "ProviderIDUnknown": "Node: its `spec.providerID` is not an EC2 instance.",
+    "RebootFailed": "NodeClaim: why its node couldn't be rebooted in place; it is replaced.",
+    "RebootObserved": "NodeClaim: its node has booted again, and is awaited to be ready.",
     "Registered": "NodeClaim: its node joined the cluster.",
     "RegistrationTimeout": "NodeClaim: its node did not register within 15 minutes; it is deleted.",
     "ReplicasMissing": "NodePool with `replicas`: why it has fewer nodes.",

@@ -12,7 +12,8 @@ class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):
 
     ``table_name`` is that of the failures at boot and of the decision log. ``standby``: whether instances may be
     stopped. ``dead_letter_queues`` are the URLs of all dead-letter queues, a list in JSON. ``sweeps_table`` is that of
-    the fleet, where the clusters' last sweeps are ("" without a fleet).
+    the fleet, where the clusters' last sweeps are ("" without a fleet). ``reboot``: whether unhealthy nodes may be
+    rebooted in place.
     """
 
     catalog_bucket: str
@@ -22,3 +23,4 @@ class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):
     dead_letter_queues: str = "[]"
     sweeps_table: str = ""
     standby: Literal["on", "off"] = "off"
+    reboot: Literal["on", "off"] = "off"

@@ -19,6 +19,7 @@ from functions.lifecycle.statuses import (
     nodepool_status,
     validation,
 )
+from shared.api.nodeclaim import is_rebooting
 from shared.api.standby import standby_state
 from shared.base.struct import Struct, with_fields
 from shared.cluster.snapshot_reader import read_snapshot
@@ -112,6 +113,11 @@ def with_standby_nodes(state: ReconcileState) -> bool:
     return comparing_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
 
 
+def with_rebooting_nodes(state: ReconcileState) -> bool:
+    """In each reconcile that holds the lease, so that no two call one reboot, if a node reboots."""
+    return state.nominate and any(is_rebooting(c) for c in state.snapshot.node_claims)
+
+
 # --- what a step does ---
 
 
@@ -119,6 +125,12 @@ def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> R
     initialized_before = context.report.initialized
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, state.snapshot, nominate=state.nominate)
     return with_fields(state, liveness_failures=failures, is_outdated=context.report.initialized > initialized_before)
+
+
+def _advance_reboots(context: ReconcileContext, state: ReconcileState) -> None:
+    from functions.lifecycle.claims import reboot
+
+    reboot.advance_reboots(context, state.snapshot)
 
 
 def _write_invalid(context: ReconcileContext, state: ReconcileState) -> None:
@@ -217,6 +229,8 @@ def _measure(context: ReconcileContext, state: ReconcileState) -> None:
 
 STEPS: tuple[Step, ...] = (
     Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always),
+    # A node that is back is initialized in the next reconcile, which its hints bring within seconds.
+    Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",)),
     Step(name="invalid objects", run=_write_invalid, when=always),
     Step(name="boot failures", run=_read_boot_failures, when=resolving_node_classes, after=("NodeClaims",)),
     Step(

@@ -104,6 +104,7 @@ def environment(
         "dead_letter_queues": Stack.of(on.scope).to_json_string([q.queue_url for q in on.queues.all_dead_letters]),
         "sweeps_table": on.sweeps_table,
         "standby": "on" if options.standby else "off",
+        "reboot": "on" if options.reboot else "off",
         "node_groups": "on" if options.node_groups else "off",
         **commitment_values(options),
         "relay": options.relay,

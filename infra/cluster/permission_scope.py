@@ -72,6 +72,8 @@ class PermissionScope(ReadScope, kw_only=True):
     """Names of the queues and alarms that CapacityBuffers may follow."""
     standby: bool = False
     """Whether NodePools may have standby nodes."""
+    reboot: bool = False
+    """Whether nodes may be rebooted in place."""
     node_groups: bool = False
     """Whether the cluster's node groups are scaled."""
     sweeps_table: str = ""

@@ -150,24 +150,27 @@ def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
     ]
 
 
+def _on_own_nodes(sid: str, action: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    # Only instances of this cluster that belong to a NodePool, never those of node groups.
+    own_nodes = {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}}
+    return [allow(sid, [action], on.ec2("instance"), own_nodes)]
+
+
 def _terminate(on: PermissionScope) -> list[iam.PolicyStatement]:
-    return [
-        # Only instances of this cluster that belong to a NodePool, never those of node groups.
-        allow(
-            "TerminateOwned",
-            ["ec2:TerminateInstances"],
-            on.ec2("instance"),
-            {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}},
-        ),
-    ]
+    return _on_own_nodes("TerminateOwned", "ec2:TerminateInstances", on)
 
 
 def _standby(function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
-    # Only instances of this cluster that belong to a NodePool. One function stops them, those that launch start them.
-    own_nodes = {**on.owned(), "StringLike": {f"aws:ResourceTag/{labels.NODEPOOL}": "*"}}
+    # One function stops instances, those that launch start them.
     if function == function_sizes.LIFECYCLE:
-        return [allow("StopOwned", ["ec2:StopInstances"], on.ec2("instance"), own_nodes)]
-    return [allow("StartOwned", ["ec2:StartInstances"], on.ec2("instance"), own_nodes)]
+        return _on_own_nodes("StopOwned", "ec2:StopInstances", on)
+    return _on_own_nodes("StartOwned", "ec2:StartInstances", on)
+
+
+def _reboot(function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
+    # One function reboots instances; disruption only asks for it.
+    is_caller = function == function_sizes.LIFECYCLE
+    return _on_own_nodes("RebootOwned", "ec2:RebootInstances", on) if is_caller else []
 
 
 def _delete_templates(on: PermissionScope) -> list[iam.PolicyStatement]:
@@ -262,6 +265,8 @@ def _optional(setting: str, function: str, on: PermissionScope) -> list[iam.Poli
         return _record_sweeps(on) if on.sweeps_table else []
     if setting == "standby":
         return _standby(function, on) if on.standby else []
+    if setting == "reboot":
+        return _reboot(function, on) if on.reboot else []
     return scale_node_groups(function, on) if on.node_groups else []
 
 
@@ -318,7 +323,7 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
             allowed = [allow("CountDeadLetters", ["sqs:GetQueueAttributes"], arns)]
         case "buffer_queues" | "buffer_alarms":
             allowed = _read_sources(setting, on)
-        case "standby" | "node_groups" | "sweeps_table":
+        case "standby" | "reboot" | "node_groups" | "sweeps_table":
             allowed = _optional(setting, function, on)
         case _ if setting in _WITHOUT_RIGHTS:
             allowed = []
@@ -349,7 +354,11 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
         ],  # updates the status of node classes; collects garbage
         # It launches replacements first and deletes NodeClaims then, which the termination function handles.
         function_sizes.DISRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
-        function_sizes.TERMINATION: lambda: [*describe_cluster, *describe_instances, *_terminate(on)],
+        function_sizes.TERMINATION: lambda: [
+            *describe_cluster,
+            *describe_instances,
+            *_terminate(on),
+        ],
         # It launches replacements and deletes NodeClaims, which the termination function handles.
         function_sizes.INTERRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on), *_verify(on)],
         function_sizes.CATALOG: lambda: refresh_catalog(on),

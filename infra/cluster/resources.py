@@ -101,6 +101,7 @@ class ClusterResources:
             buffer_queues=options.buffer_queues,
             buffer_alarms=options.buffer_alarms,
             standby=options.standby,
+            reboot=options.reboot,
             node_groups=options.node_groups,
             commitments=options.commitments,
             sweeps_table=fleet.sweeps_table if fleet else "",

@@ -137,6 +137,9 @@ class StackOptions:
     standby: bool = option("standby", switch("off", "on"))
     """`on` lets functions stop and start instances of NodePools, which standby nodes need ([standby
     nodes](../standby-nodes.md)); default: `off`."""
+    reboot: bool = option("reboot", switch("off", "on"))
+    """`on` lets a function reboot instances of NodePools, so that nodes may be [rebooted in
+    place](../disruption.md#reboot-in-place) instead of replaced; default: `off`."""
     node_groups: bool = option("nodeGroups", switch("off", "on"))
     """`on` lets functions scale the cluster's Auto Scaling groups and managed node groups ([node
     groups](../node-groups.md)); default: `off`."""

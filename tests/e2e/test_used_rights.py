@@ -61,6 +61,8 @@ _WHEN_UNDONE = {
     ("termination", "list", "", "persistentvolumeclaims"),
     # Of an instance without a NodeClaim, which may have a node.
     ("termination", "list", "", "nodes"),
+    # Of a node that reboots in place (test_reboots.py).
+    ("lifecycle-reboot", "create", "", "pods/eviction"),
     # Of a node whose Lease its kubelet made without an owner.
     ("lifecycle", "delete", "coordination.k8s.io", "leases"),
 }
@@ -90,7 +92,7 @@ def granted() -> Iterator[tuple[Use, str]]:
     """Each right of a role's rules, with the role's name."""
     # The relay is a pod here; as a function it has the same rights, and a Lease (tests/e2e/relay_function).
     functions = [name for name in function_sizes.ALL if name != function_sizes.RELAY]
-    objects = [*cluster_manifests.access(functions, node_groups=True), *cluster_manifests.relay_access()]
+    objects = [*cluster_manifests.access(functions, node_groups=True, reboot=True), *cluster_manifests.relay_access()]
     for role in (obj for obj in objects if obj["kind"] in ("ClusterRole", "Role")):
         binding = next(
             obj
@@ -134,7 +136,7 @@ def buffers() -> Iterator[Obj]:
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cluster with all functions, and a queue with a message."""
-    with World(options=Options(context={"bufferQueues": "orders", "nodeGroups": "on"})) as world:
+    with World(options=Options(context={"bufferQueues": "orders", "nodeGroups": "on", "reboot": "on"})) as world:
         boto3.client("sqs").create_queue(QueueName="orders")
         world.aws.queues.send("orders", "an order")
         yield world

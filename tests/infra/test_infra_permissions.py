@@ -204,8 +204,9 @@ _GROUPS = frozenset(
     }
 )  # fmt: skip
 """Allowed with -c nodeGroups=on only."""
-_POWER = frozenset({"ec2:StartInstances", "ec2:StopInstances"})
-"""Allowed with -c standby=on only."""
+_STANDBY = frozenset({"ec2:StartInstances", "ec2:StopInstances"})
+_POWER = _STANDBY | {"ec2:RebootInstances"}
+"""Allowed with -c standby=on and -c reboot=on only."""
 NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # They create NodeClaims and launch instances; the termination function terminates them.
     function_sizes.PROVISIONER: _POWER | _GROUPS | {"ec2:TerminateInstances", "s3:PutObject"},
@@ -256,12 +257,17 @@ def test_only_called_actions_are_allowed(function: str, granted: Granted) -> Non
     assert writing - reachable(function) - set(NOT_CALLED) == set()
 
 
-def test_standby_nodes_need_two_more_rights_and_only_where_they_are_asked_for(granted: Granted) -> None:
-    assert not [name for name in granted if _POWER & actions(granted, name)]
-    context = {"bundle": "source", "clusterSide": "printed", "standby": "on"}
+def deployed(**options: str) -> dict[str, Any]:
+    """The template with these options."""
+    context = {"bundle": "source", "clusterSide": "printed", **options}
     folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=context)
-    template = json.loads((folder / "tenon-demo.template.json").read_text())
-    allowed = {
+    template: dict[str, Any] = json.loads((folder / "tenon-demo.template.json").read_text())
+    return template
+
+
+def on_own_nodes(template: dict[str, Any]) -> set[tuple[str, str]]:
+    """The optional actions on instances, each with the role that has it on its own NodePools' instances only."""
+    return {
         (action, role["Ref"].removeprefix("Functions").rstrip("0123456789ABCDEF"))
         for resource in template["Resources"].values()
         if resource["Type"] == "AWS::IAM::Policy"
@@ -272,7 +278,16 @@ def test_standby_nodes_need_two_more_rights_and_only_where_they_are_asked_for(gr
         and statement["Condition"]
         == {"StringEquals": OWNED, "StringLike": {"aws:ResourceTag/karpenter.sh/nodepool": "*"}}
     }
-    assert allowed == {
+
+
+def test_reboots_need_one_more_right_and_only_where_they_are_asked_for() -> None:
+    assert on_own_nodes(deployed(reboot="on")) == {("ec2:RebootInstances", "LifecycleRole")}
+
+
+def test_standby_nodes_need_two_more_rights_and_only_where_they_are_asked_for(granted: Granted) -> None:
+    assert not [name for name in granted if _POWER & actions(granted, name)]
+    template = deployed(standby="on")
+    assert on_own_nodes(template) == {
         ("ec2:StopInstances", "LifecycleRole"),
         ("ec2:StartInstances", "ProvisionerRole"),
         ("ec2:StartInstances", "InterruptionRole"),

@@ -21,6 +21,7 @@ from functions.lifecycle.claims.registration import registered_node, registered_
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
+from shared.api.nodeclaim import is_rebooting
 from shared.api.standby import standby_state, was_standby
 from shared.base import hints
 from shared.base.runtime import THREADS, in_threads
@@ -74,6 +75,8 @@ def reconcile_nodeclaims(
         if expired is not None:
             _give_up(context, snapshot, claim, expired)
             continue
+        if is_rebooting(claim):
+            continue  # neither initialized by the boot before, nor given up: a step of its own follows it
         node = nodes.get(claim.status.provider_id) if claim.status.provider_id else None
         if node is not None:
             (standbys if standby_state(claim) else with_node).append((claim, node))

@@ -175,6 +175,8 @@ OWN_LEASE: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("get", "pat
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
 """For the lifecycle function, which deletes leases of deleted nodes."""
+REBOOT: tuple[Rule, ...] = (("", ("pods/eviction",), ("create",)),)
+"""For the lifecycle function where it reboots nodes in place: it drains them first, by eviction only."""
 NODE_GROUPS: tuple[Rule, ...] = (("", ("configmaps",), ("get",)),)
 """For the functions that scale node groups: their options, and the priorities of Cluster Autoscaler's expander."""
 NODE_GROUP_STATUS: tuple[Rule, ...] = (
@@ -230,8 +232,10 @@ def kinds(*, capacity_buffers: bool = True) -> list[Obj]:
     ]
 
 
-def access(functions: Collection[str] = function_sizes.FUNCTIONS, *, node_groups: bool = False) -> list[Obj]:
-    """The namespace, and RBAC of each function's group; ``node_groups``: with what scaling these needs."""
+def access(
+    functions: Collection[str] = function_sizes.FUNCTIONS, *, node_groups: bool = False, reboot: bool = False
+) -> list[Obj]:
+    """The namespace, and RBAC of each function's group; with what ``node_groups`` and ``reboot`` need."""
     # The relay's namespace, which shadow mode doesn't have.
     objects: list[Obj] = [] if function_sizes.SHADOW in functions else [_object("v1", "Namespace", NAMESPACE)]
     for function, rules in RULES.items():
@@ -248,6 +252,7 @@ def access(functions: Collection[str] = function_sizes.FUNCTIONS, *, node_groups
             objects += [role, binding]
         if function == function_sizes.LIFECYCLE:
             objects += role_and_binding("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
+            objects += role_and_binding("Cluster", f"{name}-reboot", REBOOT, subject) if reboot else []
         if function == function_sizes.SHADOW:
             role, binding = role_and_binding("", name, CLUSTER_AUTOSCALER, subject, namespace=LEASE_NAMESPACE)
             role["rules"][0]["resourceNames"] = [LEASE]
@@ -267,7 +272,7 @@ def access(functions: Collection[str] = function_sizes.FUNCTIONS, *, node_groups
 
 def access_of(options: StackOptions) -> list[Obj]:
     """The namespace, and RBAC of the deployment's functions."""
-    return access(options.functions, node_groups=options.node_groups)
+    return access(options.functions, node_groups=options.node_groups, reboot=options.reboot)
 
 
 def relay(

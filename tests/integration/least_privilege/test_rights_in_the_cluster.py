@@ -73,7 +73,7 @@ RIGHTS = (
     Right("patch", kinds.LIMIT_RANGES, namespace="default"),
     Right("patch", kinds.POD_DISRUPTION_BUDGETS, namespace="default"),
     Right("patch", kinds.POD_DISRUPTION_BUDGETS, "status", "default"),
-    Right("create", kinds.PODS, "eviction", "default", may=frozenset({"termination", "nodegroups"})),
+    Right("create", kinds.PODS, "eviction", "default", may=frozenset({"termination", "nodegroups", "lifecycle"})),
     Right("create", kinds.PODS, "binding", "default"),
     Right("create", kinds.PODS, "exec", "default"),
     Right("create", kinds.PODS, namespace="default"),
@@ -156,7 +156,10 @@ RIGHTS = (
 )
 
 
-ACCESS = [*cluster_manifests.access(function_sizes.ALL, node_groups=True)[1:], *cluster_manifests.relay_access()]
+ACCESS = [
+    *cluster_manifests.access(function_sizes.ALL, node_groups=True, reboot=True)[1:],
+    *cluster_manifests.relay_access(),
+]
 GIVEN = {
     (group, resource, obj["metadata"].get("namespace", ""))
     for obj in ACCESS
@@ -192,7 +195,7 @@ def cluster(targets: Targets) -> Iterator[Cluster]:
     store.create(kinds.NAMESPACES, {"metadata": {"name": cluster_manifests.NAMESPACE}})
     for obj in (
         *cluster_manifests.kinds(),
-        *cluster_manifests.access(function_sizes.ALL, node_groups=True)[1:],
+        *cluster_manifests.access(function_sizes.ALL, node_groups=True, reboot=True)[1:],
         *cluster_manifests.relay_access(),
     ):
         kind = store.kind(obj["apiVersion"], obj["kind"])

@@ -16,6 +16,7 @@ from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.meta import ObjectMeta
 from shared.api.node_overlay import NodeOverlay
 from shared.api.nodeclaim import NodeClaim
+from shared.api.reboot import with_request
 from shared.snapshot import BufferObjects, Snapshot
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ EMPTY = Snapshot(taken_at=NOW)
 JOINING = ReconcileScope(resolve_node_classes=False, compare_with_ec2=False)
 NODE_POOLS_CHANGED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=False)
 SCHEDULED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=True)
-OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "standby nodes"}
+OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "standby nodes", "reboots"}
 
 
 def steps(scope: ReconcileScope, snapshot: Snapshot = EMPTY) -> list[str]:
@@ -35,6 +36,10 @@ def steps(scope: ReconcileScope, snapshot: Snapshot = EMPTY) -> list[str]:
 
 def standby_node() -> NodeClaim:
     return NodeClaim(metadata=ObjectMeta(name="s", annotations={names.STANDBY: "stopped"}))
+
+
+def rebooting_node() -> NodeClaim:
+    return with_request(NodeClaim(metadata=ObjectMeta(name="r")), "", now=NOW)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -88,14 +93,23 @@ def test_the_schedule_runs_every_step_but_those_of_features_that_are_off() -> No
             "CapacityBuffer statuses",
         ),
         (Snapshot(taken_at=NOW, node_claims=(standby_node(),)), "standby nodes"),
+        (Snapshot(taken_at=NOW, node_claims=(rebooting_node(),)), "reboots"),
     ],
 )
 def test_a_feature_has_its_step_where_the_cluster_uses_it(feature: Snapshot, step: str) -> None:
     assert set(steps(SCHEDULED, feature)) & OPTIONAL == {step}
 
 
+def test_no_two_reconciles_at_once_call_a_reboot() -> None:
+    state = ReconcileState.of(Snapshot(taken_at=NOW, node_claims=(rebooting_node(),)), SCHEDULED, nominate=False)
+    assert "reboots" not in [step.name for step in STEPS if step.when(state)]
+
+
 def test_the_modules_of_features_that_are_off_are_not_imported() -> None:
     code = "import functions.lifecycle.handler, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    optional = {"statuses.node_overlay_status", "statuses.capacity_buffer_status", "claims.standby_nodes"}
+    optional = {
+        *("statuses.node_overlay_status", "statuses.capacity_buffer_status"),
+        *("claims.standby_nodes", "claims.reboot"),
+    }
     assert {f"functions.lifecycle.{module}" for module in optional}.isdisjoint(done.stdout.split())
