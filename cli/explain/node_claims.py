@@ -32,7 +32,8 @@ _MAX_SIMILAR = 5
 _TIMEOUTS = {nodeclaim.LAUNCHED: LAUNCH_TIMEOUT, nodeclaim.REGISTERED: REGISTRATION_TIMEOUT}
 _SHOWN_CONDITIONS = (
     nodeclaim.LAUNCHED, nodeclaim.REGISTERED, nodeclaim.INITIALIZED, nodeclaim.EMPTY, nodeclaim.DRIFTED,
-    nodeclaim.DISRUPTION_REASON, nodeclaim.DRAINED, nodeclaim.VOLUMES_DETACHED, nodeclaim.INSTANCE_TERMINATING,
+    nodeclaim.DISRUPTION_REASON, nodeclaim.REBOOTING, nodeclaim.DRAINED, nodeclaim.VOLUMES_DETACHED,
+    nodeclaim.INSTANCE_TERMINATING,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
 from shared.api.meta import is_true
+from shared.api.nodeclaim import is_rebooting, rebooting_message
 from shared.api.standby import standby_state
 from shared.base.plurals import plural
 from shared.base.struct import Struct, with_fields
@@ -176,6 +177,8 @@ class _NodeExplanation(Struct, kw_only=True):
         disrupting = self._disrupting(claim)
         if disrupting is not None:
             return disrupting
+        if is_rebooting(claim):
+            return self._explanation("reboots in place", rebooting_message(claim), "rebooting")
         if not is_true(claim.status.conditions, nodeclaim.INITIALIZED):
             standby = STANDBY_REASONS.get(standby_state(claim), "")
             reason = standby or f"it is not initialized; `tenon explain nodeclaim {claim.name}` says why"

@@ -16,6 +16,7 @@ from cli.export.cloudwatch import CloudWatchMetrics
 from cli.export.cluster_reader import ClusterReader
 from cli.export.exposition import Exposition, sample
 from cli.export.observed_changes import ObservedChanges
+from cli.export.observed_reboots import ObservedReboots
 from cli.export.polling import NotDeployedError, Poller, poll_until
 from shared.base import aws, runtime
 from shared.base.struct import Struct
@@ -63,6 +64,7 @@ class Exporter:
         self._now = runtime.current().now  # requests are answered in threads without this context
         self._cluster = ClusterReader(reference)
         self._changes = ObservedChanges()
+        self._reboots = ObservedReboots()
         self._catalog: InstanceTypeCatalog | None = None
         self._snapshot: Snapshot | None = None
         self._cloudwatch = CloudWatchMetrics(reference.cluster)
@@ -115,12 +117,14 @@ class Exporter:
     def _read_cluster(self, now: datetime) -> Iterator[Sample]:
         state = self._cluster.read(now)
         self._changes.observe(state.snapshot)
+        self._reboots.observe(state.snapshot.node_claims)
         catalog = self._catalog
         table = node_metrics.table(state.snapshot, catalog)
         yield from node_metrics.samples(state.snapshot, table)
         yield from pool_metrics.samples(state)
         yield from pod_metrics.samples(state.snapshot, by_pod=self._options.by_pod)
         yield from self._changes.samples()
+        yield from self._reboots.samples()
         if catalog is not None:
             yield from node_metrics.price_samples(table, catalog, all_offerings=self._options.all_offerings)
 

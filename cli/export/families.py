@@ -65,6 +65,11 @@ def _counted(name: str, description: str, *labels: str) -> Family:
     return Family(name=name, kind="counter", source=CLUSTER, labels=labels, description=description, running=True)
 
 
+def _durations(name: str, description: str, *labels: str) -> Family:
+    """A summary without quantiles, of what ended between two reads of the cluster."""
+    return Family(name=name, kind="summary", source=CLUSTER, labels=labels, description=description, running=True)
+
+
 # --- nodes ---
 NODES_ALLOCATABLE = _gauge("karpenter_nodes_allocatable", "Allocatable resources of nodes.", *_NODE, "resource_type")
 NODES_POD_REQUESTS = _gauge(
@@ -154,6 +159,19 @@ PODS_DISRUPTED = _counted(
 )
 NODES_CREATED = _counted("karpenter_nodes_created_total", "Nodes of NodePools that joined the cluster.", "nodepool")
 NODES_TERMINATED = _counted("karpenter_nodes_terminated_total", "Nodes of NodePools that left it.", "nodepool")
+REBOOTS = _counted(
+    "karpenter_nodes_reboots_total",
+    "Reboots of nodes in place by result: succeeded, provider_error (not called), recovery_timeout (not back in time) "
+    "or invalid_request.",
+    "result",
+)
+REBOOT_DURATION = _durations(
+    "karpenter_nodes_reboot_duration_seconds", "Time from the request of a reboot in place to its end.", "result"
+)
+REBOOT_RECOVERY = _durations(
+    "karpenter_nodes_reboot_recovery_duration_seconds",
+    "Time from the call of a reboot in place until the node is back.",
+)
 DECISIONS = _counted(
     "karpenter_voluntary_disruption_decisions_total",
     "Disruption commands: delete, or replace where the nodes get replacements.",

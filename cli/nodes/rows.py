@@ -12,6 +12,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
 from shared.api.meta import is_true
+from shared.api.nodeclaim import is_rebooting, rebooting_message
 from shared.api.pods import is_daemon, is_mirror, is_pending, is_terminal, requests
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, parse_resources
 from shared.api.standby import STARTING, STOPPED, WARMING, standby_state
@@ -35,7 +36,7 @@ UNNEEDED, REMOVING = "unneeded", "removing"
 """Nodes of node groups that Cluster Autoscaler's rules mark, and remove."""
 STANDBY_STATES = {WARMING: "warming up", STOPPED: "standby", STARTING: "starting"}
 """What standby nodes are shown as."""
-DISRUPTING = "disrupting"
+DISRUPTING, REBOOTING = "disrupting", "rebooting"
 
 
 class Row(Struct, kw_only=True):
@@ -184,20 +185,26 @@ def _quantities(raw: Mapping[str, str | int | float]) -> Resources:
 
 def _state(node: Node | None, claim: NodeClaim | None) -> tuple[str, str]:
     """The state in one word or two, and the reason for a disruption."""
-    if claim is not None:
-        mark = queue_entry(claim)
-        why = f"{mark.reason}: {mark.message}" if mark is not None else ""
-        if claim.metadata.deletion_timestamp is not None:
-            return DELETING, why or "its NodeClaim was deleted"
-        if is_queued(claim):
-            return mark.reason.lower() if mark is not None else DISRUPTING, why
-        if not claim.status.provider_id:
-            return PENDING, ""
-        if standby_state(claim):
-            return STANDBY_STATES[standby_state(claim)], ""
+    if claim is not None and (disruption := _disruption_state(claim)) is not None:
+        return disruption
+    if claim is not None and not claim.status.provider_id:
+        return PENDING, ""
+    if claim is not None and standby_state(claim):
+        return STANDBY_STATES[standby_state(claim)], ""
     if node is None:
         return LAUNCHED, ""
     return _node_state(node, claim), ""
+
+
+def _disruption_state(claim: NodeClaim) -> tuple[str, str] | None:
+    """The state of a NodeClaim that is removed, replaced or rebooted, and why; None for any other."""
+    mark = queue_entry(claim)
+    why = f"{mark.reason}: {mark.message}" if mark is not None else ""
+    if claim.metadata.deletion_timestamp is not None:
+        return DELETING, why or "its NodeClaim was deleted"
+    if is_queued(claim):
+        return mark.reason.lower() if mark is not None else DISRUPTING, why
+    return (REBOOTING, rebooting_message(claim)) if is_rebooting(claim) else None
 
 
 def _node_state(node: Node, claim: NodeClaim | None) -> str:

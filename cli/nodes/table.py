@@ -28,6 +28,7 @@ _STYLES = {
     states.PENDING: terminal.WARNING,
     states.LAUNCHED: terminal.WARNING,
     states.INITIALIZING: terminal.WARNING,
+    states.REBOOTING: terminal.WARNING,
     states.EMPTY: terminal.QUIET,
     states.UNNEEDED: terminal.QUIET,
     states.REMOVING: terminal.BAD,

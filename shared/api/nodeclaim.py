@@ -21,6 +21,7 @@ from shared.api.meta import (
     NamedObject,
     ObjectRef,
     RawQuantities,
+    condition,
     describe,
     is_true,
     with_condition,
@@ -137,6 +138,12 @@ class NodeClaim(NamedObject):
 def is_rebooting(claim: NodeClaim) -> bool:
     """Whether a reboot in place was requested and hasn't ended."""
     return is_true(claim.status.conditions, REBOOTING)
+
+
+def rebooting_message(claim: NodeClaim) -> str:
+    """Why the NodeClaim's node reboots, and how the reboot has ended; "" if it never was."""
+    rebooting = condition(claim.status.conditions, REBOOTING)
+    return rebooting.message if rebooting is not None else ""
 
 
 def rebooting_nodes(claims: Iterable[NodeClaim]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, format_duration, parse_duration
 from shared.api.meta import annotated, condition, with_condition
-from shared.api.nodeclaim import is_rebooting
+from shared.api.nodeclaim import is_rebooting, rebooting_message
 from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def issued(claim: NodeClaim, *, now: datetime) -> NodeClaim:
     """The NodeClaim once the reboot was called: its node isn't initialized until it is back."""
     if not is_rebooting(claim):
         return claim
-    before = condition(claim.status.conditions, nodeclaim.REBOOTING)
-    message = before.message if before is not None else ""
+    message = rebooting_message(claim)
     conditions = with_condition(
         claim.status.conditions, nodeclaim.REBOOTING, status=True, reason=ISSUED, message=message, now=now
     )
