@@ -30,6 +30,11 @@ def go() -> str:
     return shutil.which("go") or ""
 
 
+def environment() -> dict[str, str]:
+    """The environment of Go's commands: of a module that needs a newer Go, Go fetches the one that go.mod names."""
+    return {**os.environ, "GOTOOLCHAIN": "auto"}
+
+
 class Binary(Struct, kw_only=True):
     """What is built: ``command`` is Go's with its flags and the package, without ``-p`` and ``-o``."""
 
@@ -65,7 +70,15 @@ class Binary(Struct, kw_only=True):
         verb, *flags, package = self.command
         command = [go(), verb, "-p", str(_PACKAGES_AT_ONCE), *flags, "-o", str(partial), package]
         try:
-            subprocess.run(command, cwd=self.module, check=True, capture_output=True, text=True, timeout=_BUILD_SECONDS)  # noqa: S603 - Go's own command
+            subprocess.run(  # noqa: S603 - Go's own command
+                command,
+                cwd=self.module,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=_BUILD_SECONDS,
+                env=environment(),
+            )
         except subprocess.CalledProcessError as error:
             raise BuildError(f"Go can't build {self.name}: {error.stderr[-2000:]}") from error
         except subprocess.TimeoutExpired as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from local.real.binary import kubernetes_version
 from local.real.go_build import CHECKOUT, go
 from tests.karpenter import report, suites
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 PAGE = CHECKOUT / "docs" / "karpenter-suite.md"
 _RUNS = CHECKOUT / "build" / "karpenter"
 _INTERRUPTED = "interrupted"
-_BASIC = "Basic Deployment"
-"""The spec of the performance suite that runs by default; the others are for larger machines."""
 
 
 def main() -> int:
@@ -48,8 +47,8 @@ def main() -> int:
     results = {}
     for suite in suites.SUITES:
         if options.suite in (None, suite):
-            focus = options.focus or (_BASIC if suite == "performance" else "")
-            results[suite] = _run(suite, focus=focus, skip=options.skip, clusters=options.clusters)
+            clusters = 1 if suite == suites.MEASURING else options.clusters
+            results[suite] = _run(suite, focus=options.focus, skip=options.skip, clusters=clusters)
     if is_whole:
         run = f"`make test-karpenter`, {_here()}"
         PAGE.write_text(report.page(results, reasons, version=suites.version(), run=run))
@@ -70,8 +69,10 @@ def _run(suite: str, *, focus: str, skip: str, clusters: int) -> list[report.Spe
     folder = _RUNS / f"{suite}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     names = suites.listed(suite, folder / "list", focus=focus, skip=skip)
     print(f"{suite}: running {len(names)} specs; {folder.relative_to(CHECKOUT)} has their logs", flush=True)
-    groups = [[name for name in names if suites.needs_small_nodes(name) == small] for small in (True, False)]
-    portions = [group[i::clusters] for group in groups for i in range(min(clusters, len(group)))]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(suites.container(name), []).append(name)
+    portions = [group[i::clusters] for group in groups.values() for i in range(min(clusters, len(group)))]
     # A process has one local AWS.
     with ProcessPoolExecutor(clusters, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         futures = [
@@ -95,7 +96,7 @@ def _complete(names: list[str], reports: Iterable[Path]) -> list[report.Spec]:
 def _of_earlier_runs(suite: str, folders: list[Path]) -> list[report.Spec]:
     """The results of a suite's specs in these folders of runs, of which the last counts for each spec."""
     runs = sorted((folder for folder in folders if folder.name.startswith(f"{suite}-")), key=lambda f: f.name)
-    names = suites.listed(suite, _RUNS / "list", focus=_BASIC if suite == "performance" else "")
+    names = suites.listed(suite, _RUNS / "list")
     return _complete(names, [path for folder in runs for path in _reports(folder)])
 
 
@@ -106,7 +107,8 @@ def _reports(folder: Path) -> list[Path]:
 def _here() -> str:
     """The date and the machine."""
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores ({platform.machine()}), "
+        f"{datetime.now(UTC):%Y-%m-%d}, Kubernetes {kubernetes_version()}, {os.cpu_count()} cores "
+        f"({platform.machine()}), "
         f"Python {platform.python_version()}."
     )
 

@@ -24,6 +24,10 @@ _HEAD = """# Karpenter's own test suites
 machines that join about 5 s after their launch. They know the cluster by a kubeconfig only, and expect nodes,
 NodeClaims and pods to become what they would under Karpenter. Every spec that hasn't passed is listed with its reason,
 from `tests/karpenter/reasons.yaml`; a spec that fails without one makes the target fail.
+
+Specs change a Deployment of Karpenter's and read its metrics. `tests/karpenter/stand_in.py` has one that does nothing:
+what feature gates turn on there, annotations of the default NodePool turn on here. Thresholds of the controller's
+memory and processor time are off, as the process that is measured has the kubelets and the local AWS in it.
 """
 
 

@@ -13,15 +13,16 @@ import subprocess
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 
 from local.kubelets.behavior import Timing
 from local.real.cluster import RealControlPlane
-from local.real.go_build import Binary, go
+from local.real.go_build import Binary, environment, go
 from local.world import Options, World
 from tests.karpenter import report
+from tests.karpenter.stand_in import StandIn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +33,35 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 MODULE = FOLDER / "suite"
 KARPENTER = "sigs.k8s.io/karpenter"
-SUITES = ("regression", "performance")
+SUITES = ("regression", "disruption", "performance")
+MEASURING = "performance"
+"""The suite that reads the metrics of Karpenter's process, so that one cluster at a time can run it."""
 REPORT = "report.json"
 """Ginkgo's report in the folder of a run."""
 BOOT = Timing(boot=(4.0, 6.0), ready=(1.0, 2.0), pull=(0.5, 1.0))
 """Machines register about 5 s after their launch."""
 _CONCURRENCY = 8
+_REPAIR_CONDITION = "NetworkingReady=False"
+_REBOOT_CONDITION = "AcceleratedHardwareReady=False/NvidiaXID63Error"
+"""Conditions of a node by which it is repaired after 30 minutes, and rebooted after 10 minutes."""
+_ANNOTATIONS = {"Reboot": {"tenon.sh/repair": "reboot"}, "TerminateFirst": {"tenon.sh/terminate-first": "true"}}
+"""What the default NodePool has for the specs of a container: where Karpenter has a feature gate for all NodePools."""
 _TWO_CPUS = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}
+_COUNTS_NODES = "CapacityBuffer"
+"""The container of specs that count nodes of two CPUs. Only for its own provider, the suite asks for them itself."""
+_PHASES = {
+    "basic": ("scaleOut", "consolidation"),
+    "doNotDisrupt": ("scaleOut", "consolidation"),
+    "drift": ("initial", "drift"),
+    "hostNameSpreading": ("scaleOut", "consolidation"),
+    "hostNameSpreadingXL": ("scaleOut", "consolidation"),
+    "interference": ("scaleOut", "interference", "consolidation"),
+    "wideDeployments": ("scaleOut", "consolidation"),
+}
+_NO_LIMIT = {"heap_mb": 1_000_000.0, "cpu_cores": 1_000.0}
+THRESHOLDS = {f"{spec}/{phase}": _NO_LIMIT for spec, phases in _PHASES.items() for phase in phases}
+"""The suite's own override of thresholds. Those of memory and processor time are for Karpenter's process; the one that
+is measured here has the kubelets and the local AWS in it. Those of time and of the nodes' utilization stay."""
 _LIMIT = timedelta(hours=6)
 
 
@@ -56,7 +79,7 @@ class Outcome:
 
 
 def version() -> str:
-    """The version of Karpenter that the module pins, such as "v1.14.1"."""
+    """The version of Karpenter that the module pins, such as "v1.15.0"."""
     module = json.loads(_go("list", "-m", "-json", KARPENTER))
     return str(module["Version"])
 
@@ -89,7 +112,9 @@ def listed(suite: str, folder: Path, *, focus: str = "", skip: str = "") -> list
 
 
 def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
-    """Run these specs. The folder gets the suite's output and report, and a log of the world.
+    """Run these specs, which have the same default NodePool.
+
+    The folder gets the suite's output and report, and a log of the world.
 
     Raises:
         BuildError: Go is not installed, or a build failed.
@@ -102,19 +127,9 @@ def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
         world.apply(_definitions(world))
         (folder / "kubeconfig").write_text(world.kubectl_config())
         (folder / "node_class.yaml").write_text(_manifest("node_class.yaml").replace("CLUSTER", world.cluster))
-        node_pool = yaml.safe_load(_manifest("node_pool.yaml"))
-        if all(needs_small_nodes(name) for name in specs):
-            node_pool["spec"]["template"]["spec"]["requirements"].append(_TWO_CPUS)
-        (folder / "node_pool.yaml").write_text(yaml.safe_dump(node_pool))
-        command = _command(suite, folder, [f"focus={_pattern(name)}" for name in specs])
-        environment = {**os.environ, "KUBECONFIG": str(folder / "kubeconfig"), "OUTPUT_DIR": str(folder)}
-        with (folder / "suite.log").open("wb") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
-            try:
-                world.run_until(lambda: process.poll() is not None, limit=_LIMIT)
-            finally:
-                process.terminate()
-                process.wait()
+        (folder / "node_pool.yaml").write_text(yaml.safe_dump(node_pool(container(specs[0]))))
+        with StandIn(world, port_forward=_port_forward() if suite == MEASURING else None):
+            _run_specs(world, suite, folder, specs)
         world.expect_denials()
         return Outcome(
             report=folder / REPORT,
@@ -122,6 +137,22 @@ def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
             failures=tuple(world.failures()),
             denied=tuple(world.denied_requests()),
         )
+
+
+def _run_specs(world: World, suite: str, folder: Path, specs: Sequence[str]) -> None:
+    command = _command(suite, folder, [f"focus={_pattern(name)}" for name in specs])
+    own = {
+        "KUBECONFIG": str(folder / "kubeconfig"),
+        "OUTPUT_DIR": str(folder),
+        "KARPENTER_PERF_THRESHOLDS": json.dumps(THRESHOLDS),
+    }
+    with (folder / "suite.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own}, cwd=folder)
+        try:
+            world.run_until(lambda: process.poll() is not None, limit=_LIMIT)
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def _command(suite: str, folder: Path, flags: Sequence[str]) -> list[str]:
@@ -136,12 +167,33 @@ def _command(suite: str, folder: Path, flags: Sequence[str]) -> list[str]:
         *(f"-ginkgo.{flag}" for flag in flags),
         f"-default-nodeclass={folder / 'node_class.yaml'}",
         f"-default-nodepool={folder / 'node_pool.yaml'}",
+        f"-repair-condition={_REPAIR_CONDITION}",
+        f"-reboot-condition={_REBOOT_CONDITION}",
     ]
 
 
-def needs_small_nodes(name: str) -> bool:
-    """Whether the spec counts nodes of two CPUs. Only for its own provider, the suite asks for them itself."""
-    return name.startswith("CapacityBuffer ")
+def container(name: str) -> str:
+    """The outermost container of the spec, if its specs need a default NodePool of their own; else an empty text."""
+    return next((own for own in (_COUNTS_NODES, *_ANNOTATIONS) if name.startswith(f"{own} ")), "")
+
+
+def node_pool(own: str) -> dict[str, Any]:
+    """The default NodePool of specs for whose names :func:`container` is that text."""
+    pool: dict[str, Any] = yaml.safe_load(_manifest("node_pool.yaml"))
+    pool["metadata"]["annotations"].update(_ANNOTATIONS.get(own, {}))
+    if own == _COUNTS_NODES:
+        pool["spec"]["template"]["spec"]["requirements"].append(_TWO_CPUS)
+    return pool
+
+
+def _port_forward() -> Path:
+    """The binary by which the stand-in's pod can be reached through the API server."""
+    return Binary(
+        name="karpenter-port-forward",
+        module=MODULE,
+        sources=("go.mod", "go.sum", "port_forward/main.go"),
+        command=("build", "./port_forward"),
+    ).built()
 
 
 def _manifest(name: str) -> str:
@@ -162,7 +214,9 @@ def _definitions(world: World) -> list[dict[str, object]]:
 
 
 def _go(*arguments: str) -> str:
-    return subprocess.run([go(), *arguments], cwd=MODULE, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [go(), *arguments], cwd=MODULE, check=True, capture_output=True, text=True, env=environment()
+    ).stdout
 
 
 def _record(world: World, file: TextIO) -> None:

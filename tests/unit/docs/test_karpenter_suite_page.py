@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.karpenter import report
+from tests.karpenter import report, suites
 from tests.karpenter.report import Spec
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def test_the_page_has_the_count_and_each_spec_not_passed_with_its_reason() -> No
         Spec(name="Drift should replace it", state="passed", seconds=90),
     ]
 
-    page = report.page({"regression": specs}, REASONS, version="v1.14.1", run="Run today.")
+    page = report.page({"regression": specs}, REASONS, version="v1.15.0", run="Run today.")
 
-    assert "Karpenter v1.14.1" in page
+    assert "Karpenter v1.15.0" in page
     assert "1 of 2 specs passed; their durations sum to 2 minutes." in page
     assert "| CapacityBuffer should scale | failed | not provided yet |" in page
     assert "| Drift" not in page
@@ -91,6 +91,17 @@ def _entry(
         "RunTime": 2_000_000_000,
     }
     return {**entry, "Failure": {"Message": message}} if message else entry
+
+
+def test_specs_have_the_annotations_of_the_feature_gates_that_they_need() -> None:
+    reboot, terminate, drift = (
+        suites.node_pool(suites.container(f"{name} should do it"))["metadata"]["annotations"]
+        for name in ("Reboot", "TerminateFirst", "Drift")
+    )
+
+    assert reboot == {"tenon.sh/repair": "reboot"}
+    assert terminate == {"tenon.sh/repair": "true", "tenon.sh/terminate-first": "true"}
+    assert drift == {"tenon.sh/repair": "true"}
 
 
 def _report(folder: Path, *entries: dict[str, Any]) -> Path:
