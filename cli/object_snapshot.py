@@ -23,7 +23,12 @@ from shared.api.storage import (
     VolumeAttachment,
 )
 from shared.cluster.node_class_groups import foreign_pools
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
+from shared.cluster.snapshot_reader import (
+    cluster_limits,
+    convert_node_classes,
+    convert_node_overlays,
+    convert_node_pools,
+)
 from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
@@ -103,5 +108,6 @@ def snapshot_of(
         capacity_buffers=decoding.decode_buffers(all_of, invalid),
         invalid=tuple(invalid),
         foreign_pools=foreign_pools(raw_pools),
+        cluster_limits=cluster_limits(raw_pools),
     )
     return snapshot, added.notes

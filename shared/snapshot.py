@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
+    from shared.api.quantity import Resources
     from shared.api.storage import (
         CSIDriver,
         CSINode,
@@ -61,7 +62,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
     their instances, and ``foreign_pools`` say by NodePool who launches its nodes. ``capacity_buffers`` are those that
     Tenon provides. ``taken_at`` is the time (UTC) before the first object was read. ``pause`` is the whole cluster's;
-    those of NodePools are annotations.
+    those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
     """
 
     taken_at: datetime
@@ -86,6 +87,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     foreign_provider_ids: frozenset[str] = frozenset()
     foreign_pools: Mapping[str, str] = {}
     pause: Pause | None = None
+    cluster_limits: Resources = {}
 
     def derive(self, name: str, make: Callable[[], T]) -> T:
         """A value that follows from the snapshot alone, as it was made the first time: simulations are thousands.

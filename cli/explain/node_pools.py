@@ -10,6 +10,7 @@ from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section, explain_invalid
 from cli.plan.planning import plan_launches
 from shared.api import labels as names
+from shared.api.cluster_limits import describe, is_reached, used_by_claims
 from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
@@ -106,6 +107,8 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
         detail = f"{', '.join(short)}: nodes are launched in other zones"
         checks.append(Check(name="free addresses", ok=None, detail=detail))
     checks += _limits(observed, pool)
+    if observed.snapshot.cluster_limits:
+        checks += _cluster_limits(observed)
     taints = ", ".join(format_taint(t) for t in template.taints)
     checks.append(Check(name="taints", ok=None, detail=f"{taints}: pods must tolerate them" if taints else "none"))
     highest = max(p.spec.weight for p in observed.snapshot.node_pools)
@@ -165,6 +168,19 @@ def _limits(observed: ObservedCluster, pool: NodePool) -> list[Check]:
             detail=f"{_amount(name, used.get(name, 0))} of {_amount(name, limit)} in use",
         )
         for name, limit in sorted(limits.items())
+    ]
+
+
+def _cluster_limits(observed: ObservedCluster) -> list[Check]:
+    """What the nodes of all NodePools have of annotation tenon.sh/cluster-limits."""
+    limits, used = observed.snapshot.cluster_limits, used_by_claims(observed.snapshot.node_claims)
+    return [
+        Check(
+            name=f"limit on {name} of all NodePools",
+            ok=not is_reached(name, limits, used),
+            detail=f"{describe(name, limits, used)} in use",
+        )
+        for name in sorted(limits)
     ]
 
 

@@ -17,7 +17,12 @@ from shared.api.labels import offering_key
 from shared.api.meta import NamedObject
 from shared.api.pods import is_reschedulable
 from shared.base.struct import Struct, with_fields
-from shared.cluster.snapshot_reader import convert_node_classes, convert_node_overlays, convert_node_pools
+from shared.cluster.snapshot_reader import (
+    convert_node_classes,
+    convert_node_overlays,
+    convert_node_pools,
+    limits_of_annotations,
+)
 from shared.disruption.budgets import budget_problems
 
 if TYPE_CHECKING:
@@ -151,13 +156,15 @@ def _apply_file(observed: ObservedCluster, change: ApplyFile) -> ObservedCluster
     if not node_pools and not node_classes and not overlays:
         raise UsageError(f"{change.path}: holds no NodePool, Provisioner, EC2NodeClass, AWSNodeTemplate or NodeOverlay")
     snapshot = observed.snapshot
+    changed_pools = _with_changed(snapshot.node_pools, node_pools)
     statuses = {c.name: c.status for c in snapshot.node_classes}
     with_status = (with_fields(c, status=statuses.get(c.name, c.status)) for c in node_classes)
     return with_snapshot(
         observed,
         with_fields(
             snapshot,
-            node_pools=_with_changed(snapshot.node_pools, node_pools),
+            node_pools=changed_pools,
+            cluster_limits=limits_of_annotations(pool.metadata.annotations for pool in changed_pools),
             node_classes=_with_changed(snapshot.node_classes, tuple(with_status)),
             node_overlays=_with_changed(snapshot.node_overlays, overlays),
         ),

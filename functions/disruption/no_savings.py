@@ -56,6 +56,7 @@ def fingerprint(state: DisruptionState, due: Iterable[Candidate], budgets: Budge
         *(f"{p.metadata.uid}@{p.metadata.generation}@{p.spec.node_name}" for p in snapshot.pods),
         *(c.metadata.uid for c in snapshot.node_claims),
         *(f"{p.metadata.uid}@{p.metadata.generation}" for p in snapshot.node_pools),
+        *(f"{name}@{amount}" for name, amount in snapshot.cluster_limits.items()),
         *(f"{p.name}@{budgets.remaining(p.name, UNDERUTILIZED)}" for p in snapshot.node_pools),
         *(f"{b.metadata.uid}@{b.status.disruptions_allowed}" for b in snapshot.pod_disruption_budgets),
         *(f"{b.objects.buffer.metadata.uid}@{b.chunks}@{b.template}" for b in resolved_buffers(snapshot)),

@@ -108,6 +108,14 @@ def with_capacity_buffers(state: ReconcileState) -> bool:
     return bool(state.snapshot.capacity_buffers)
 
 
+def with_cluster_limits(state: ReconcileState) -> bool:
+    """As :func:`resolving_node_classes`, if there are limits over all NodePools, or were."""
+    return resolving_node_classes(state) and (
+        bool(state.snapshot.cluster_limits)
+        or any(c.type == "WithinClusterLimits" for p in state.snapshot.node_pools for c in p.status.conditions)
+    )
+
+
 def with_standby_nodes(state: ReconcileState) -> bool:
     """As :func:`comparing_with_ec2`, if the cluster has standby nodes."""
     return comparing_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
@@ -180,6 +188,12 @@ def _write_capacity_buffer_statuses(context: ReconcileContext, state: ReconcileS
 
 def _write_commitment_conditions(context: ReconcileContext, state: ReconcileState) -> None:
     commitment_status.write_conditions(context, state.visible)
+
+
+def _write_cluster_limit_conditions(context: ReconcileContext, state: ReconcileState) -> None:
+    from functions.lifecycle.statuses import cluster_limit_status
+
+    cluster_limit_status.write_conditions(context, state.visible)
 
 
 def _adopt(context: ReconcileContext, state: ReconcileState) -> None:
@@ -271,11 +285,17 @@ STEPS: tuple[Step, ...] = (
         when=with_capacity_buffers,
         after=("NodeClaims",),
     ),
-    # These three write to NodePools too: their conditions and annotations, not their status as a whole.
+    # These four write to NodePools too: their conditions and annotations, not their status as a whole.
     Step(
         name="commitment conditions",
         run=_write_commitment_conditions,
         when=resolving_node_classes,
+        after=("NodePool statuses",),
+    ),
+    Step(
+        name="cluster limit conditions",
+        run=_write_cluster_limit_conditions,
+        when=with_cluster_limits,
         after=("NodePool statuses",),
     ),
     Step(name="adoption", run=_adopt, when=resolving_node_classes, after=("NodePool statuses",)),

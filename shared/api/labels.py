@@ -169,6 +169,8 @@ REBOOT_CALLED_AT = "tenon.sh/reboot-called-at"
 """Annotation on a NodeClaim: when its reboot was first to be called (RFC 3339)."""
 REBOOTS = "tenon.sh/reboots"
 """Annotation on a NodeClaim: when its reboots of the last day were requested (RFC 3339), separated by commas."""
+CLUSTER_LIMITS = "tenon.sh/cluster-limits"
+"""Annotation on a NodePool: what the nodes of all NodePools together may have, as ``cpu=1000, nodes=200``."""
 
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node

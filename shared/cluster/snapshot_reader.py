@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.api import decode, nodeclass, nodepool
+from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
@@ -46,12 +47,13 @@ from shared.cluster.pod_cache import PodCache
 from shared.snapshot import BufferObjects, InvalidObject, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.decode import Outcome
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.quantity import Resources
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
 
@@ -114,6 +116,7 @@ class SnapshotReader:
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
             foreign_pools=node_class_groups.foreign_pools(raw_pools),
+            cluster_limits=cluster_limits(raw_pools),
         )
 
     def _capacity_buffers(self) -> tuple[tuple[BufferObjects, ...], tuple[InvalidObject, ...]]:
@@ -198,6 +201,22 @@ def convert_node_pools(raw_objects: Iterable[dict[str, Any]]) -> tuple[tuple[Nod
     migration; the legacy object is reported as invalid.
     """
     return _convert(node_class_groups.own_node_pools(raw_objects), decode.node_pool, nodepool.API_VERSION)
+
+
+def cluster_limits(raw_objects: Iterable[dict[str, Any]]) -> Resources:
+    """The limits over all NodePools that these objects set; those of invalid NodePools hold too."""
+    own = node_class_groups.own_node_pools(raw_objects)
+    return limits_of_annotations((raw.get("metadata") or {}).get("annotations") or {} for raw in own)
+
+
+def limits_of_annotations(annotations: Iterable[Mapping[str, str]]) -> Resources:
+    """The limits over all NodePools that the NodePools' annotations set."""
+    texts = [str(own[names.CLUSTER_LIMITS]) for own in annotations if names.CLUSTER_LIMITS in own]
+    if not texts:
+        return {}
+    from shared.api.cluster_limits import least_of  # noqa: PLC0415 (most clusters have none)
+
+    return least_of(texts)
 
 
 def convert_node_classes(

@@ -110,6 +110,7 @@ def batch_launches(
     if len(decision.new_node_claims) <= 1:
         return decision.new_node_claims
     from shared.launch.fleet.batching import (  # noqa: PLC0415 (most decisions plan one NodeClaim or none)
+        exceed_cluster_limits,
         merge_launch_groups,
         pools_past_limits,
     )
@@ -120,7 +121,11 @@ def batch_launches(
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         usage[pool] = add(usage.get(pool, {}), _capacity_of(claim, capacity.get(pool, {})))
     merged = merge_launch_groups(decision.new_node_claims)
-    limited = pools_past_limits(merged, snapshot.node_pools, held=usage, instance_types=resolved_pools.instance_types)
+    types = resolved_pools.instance_types
+    limited = pools_past_limits(merged, snapshot.node_pools, held=usage, instance_types=types)
+    cluster_limits = snapshot.cluster_limits
+    if cluster_limits and exceed_cluster_limits(merged, cluster_limits, held=usage, instance_types=types):
+        limited |= {claim.node_pool for claim in merged}
     return merge_launch_groups(decision.new_node_claims, limited=limited) if limited else merged
 
 

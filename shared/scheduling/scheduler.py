@@ -55,7 +55,7 @@ def schedule(problem: Problem) -> Decision:
     started = time.perf_counter()  # for stats only, which are no part of the decision
     snapshot = problem.snapshot
     daemons = daemon_set_pods(snapshot) if snapshot.daemon_sets else ()
-    state_nodes = build_state_nodes(snapshot, problem.instance_types, problem.leaving)
+    state_nodes = _state_nodes(problem)
     pods = {pod.key: pod for pod in _pods_without_node(problem, state_nodes.leaving | problem.leaving)}
     requested = {key for key in pods if problem.pods is None or key in problem.pods}
 
@@ -90,6 +90,16 @@ def schedule(problem: Problem) -> Decision:
             "seconds": time.perf_counter() - started,
         },
     )
+
+
+def _state_nodes(problem: Problem) -> StateNodes:
+    state_nodes = build_state_nodes(problem.snapshot, problem.instance_types, problem.leaving)
+    if not problem.snapshot.cluster_limits:
+        return state_nodes
+    # Imported here: most clusters have none.
+    from shared.scheduling.state.cluster_usage import with_possible_capacity  # noqa: PLC0415
+
+    return with_possible_capacity(state_nodes, problem.snapshot, problem.instance_types)
 
 
 def _planner(problem: Problem, placer: _Placer) -> chunk_placement.Place:
@@ -133,6 +143,7 @@ class _Placer(Struct, kw_only=True, eq=False):
             self.daemons,
             _unusable_pools(problem),
             _requested_resources(grouped),
+            problem.snapshot.cluster_limits,
         )
         checker = FeasibilityChecker(launch_options, state_nodes)
         plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)
@@ -199,7 +210,7 @@ def _existing_nodes(
 def _unschedulable(plan: Plan, checker: FeasibilityChecker) -> dict[str, UnschedulableReason]:
     """The reason for each pod that the plan leaves out."""
     errors: dict[str, UnschedulableReason] = {}
-    final_state = FinalState(plan.limits.left, plan.topology, plan.present_host_terms())
+    final_state = FinalState(plan.limits.left, plan.limits.cluster_left, plan.topology, plan.present_host_terms())
     for group in plan.unscheduled:
         reasons: dict[bytes, UnschedulableReason] = {}
         for requests, pods in group.sizes:

@@ -18,7 +18,7 @@ from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
@@ -62,7 +62,18 @@ def missing_replicas(
             errors[pool.name] = (
                 f"{missing - len(claims)} of {plural(pool.spec.replicas or 0, 'replica')} can't be launched: {error}"
             )
+        if claims and snapshot.cluster_limits:
+            snapshot = _after(claims, snapshot, instance_types)
     return tuple(planned), errors
+
+
+def _after(
+    planned: Iterable[PlannedNodeClaim], snapshot: Snapshot, instance_types: Mapping[str, tuple[InstanceType, ...]]
+) -> Snapshot:
+    """The snapshot with what these NodeClaims leave of the limits over all NodePools."""
+    from shared.scheduling.state.cluster_usage import less_planned  # noqa: PLC0415 (most clusters have none)
+
+    return with_fields(snapshot, cluster_limits=less_planned(snapshot.cluster_limits, planned, instance_types))
 
 
 def plan_nodes(

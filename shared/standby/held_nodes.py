@@ -67,7 +67,7 @@ def startable(
     *,
     unusable: Collection[str] = (),
 ) -> tuple[NodeClaim, ...]:
-    """The stopped nodes that may be started now, oldest first: as many as their NodePool's limits allow.
+    """The stopped nodes that may be started now, oldest first: as many as limits allow.
 
     Left out are ``unusable`` ones (by NodeClaim), those whose NodePool has changed or isn't ready, and those whose
     offering had no capacity lately.
@@ -87,8 +87,13 @@ def startable(
             and _is_current(c, pool)
             and _is_available(c, types)
         ]
-        chosen += _within_limits(stopped, pool, visible)
-    return tuple(chosen)
+        chosen += _within_limits(stopped, parse_resources(pool.spec.limits), _of_pool(visible, name))
+    of_pools = [c for c in visible.node_claims if names.NODEPOOL in c.metadata.labels]
+    return tuple(_within_limits(chosen, snapshot.cluster_limits, of_pools))
+
+
+def _of_pool(snapshot: Snapshot, pool: str) -> list[NodeClaim]:
+    return [c for c in snapshot.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool]
 
 
 def _is_current(claim: NodeClaim, pool: NodePool) -> bool:
@@ -108,13 +113,13 @@ def _is_available(claim: NodeClaim, types: Iterable[InstanceType]) -> bool:
     )
 
 
-def _within_limits(claims: Iterable[NodeClaim], pool: NodePool, visible: Snapshot) -> Iterator[NodeClaim]:
-    """The first of the NodeClaims, as many as the NodePool's limits allow in addition to its other nodes."""
-    limits = parse_resources(pool.spec.limits)
-    own = [c for c in visible.node_claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
-    if limits and any(not c.status.capacity for c in own):
+def _within_limits(
+    claims: Iterable[NodeClaim], limits: Resources, counted: Collection[NodeClaim]
+) -> Iterator[NodeClaim]:
+    """The first of the NodeClaims, as many as limits allow in addition to those that count already."""
+    if limits and any(not c.status.capacity for c in counted):
         return  # how large they will be isn't known yet
-    used: Resources = add({}, *(_size(c) for c in own))
+    used: Resources = add({}, *(_size(c) for c in counted))
     for claim in claims:
         after = add(used, _size(claim))
         if any(after.get(name, 0) > limit for name, limit in limits.items()):

@@ -56,7 +56,7 @@ class StandbyPlan(Struct, kw_only=True):
 def plan_standbys(snapshot: Snapshot, resolved_pools: ResolvedNodePools, *, enabled: bool) -> StandbyPlan:
     """What is missing now. ``snapshot`` has the standby nodes; ``enabled``: the deployment allows them. Pure."""
     held = held_by_pool(snapshot)
-    visible = without_standbys(snapshot)
+    visible = with_fields(without_standbys(snapshot), cluster_limits={})
     by_pool: dict[str, tuple[PlannedNodeClaim, ...]] = {}
     problems: dict[str, str] = {}
     for pool in snapshot.node_pools:

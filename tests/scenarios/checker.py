@@ -155,19 +155,25 @@ class Checker:
 
     def _check_limits(self) -> None:
         for name, pool in self.cluster.pools.items():
-            limits = amounts(pool["spec"].get("limits"))
-            claims = [c for c in self._decision["nodeClaims"] if c["nodePool"] == name]
-            if not limits or not claims:
-                continue
-            nodes = [n for n in self.cluster.nodes.values() if labels_of(n).get("karpenter.sh/nodepool") == name]
-            used = plus(
-                *(largest(*(self.cluster.sizes(t)[0] for t in c["instanceTypes"])) for c in claims),
-                *(amounts(n["status"].get("capacity")) for n in nodes),
-            )
-            used["nodes"] = len(claims) + len(nodes)
-            for resource, limit in limits.items():
-                if used[resource] > limit:
-                    self.say(f"pool {name} has {float(used[resource])} {resource}, limit {float(limit)}")
+            self._check_limits_of([name], amounts(pool["spec"].get("limits")))
+            shared = pool["metadata"].get("annotations", {}).get("tenon.sh/cluster-limits", "")
+            limits = dict(part.strip().split("=") for part in shared.split(",") if part)
+            self._check_limits_of(list(self.cluster.pools), amounts(limits))
+
+    def _check_limits_of(self, pools: list[str], limits: Counter[str]) -> None:
+        claims = [c for c in self._decision["nodeClaims"] if c["nodePool"] in pools]
+        if not limits or not claims:
+            return
+        nodes = [n for n in self.cluster.nodes.values() if labels_of(n).get("karpenter.sh/nodepool") in pools]
+        used = plus(
+            *(largest(*(self.cluster.sizes(t)[0] for t in c["instanceTypes"])) for c in claims),
+            *(amounts(n["status"].get("capacity")) for n in nodes),
+        )
+        used["nodes"] = len(claims) + len(nodes)
+        for resource, limit in limits.items():
+            if used[resource] > limit:
+                names = ", ".join(pools)
+                self.say(f"pools {names} have {float(used[resource])} {resource}, limit {float(limit)}")
 
 
 class _ClaimCheck:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from shared.api import labels as names
 from shared.api import legacy, nodeclass
 from shared.api.meta import to_json
 from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
@@ -33,6 +34,16 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
     yield from fields.quantities("spec.limits", spec.limits)
     yield from fields.within("spec.weight", spec.weight, 1, MAX_WEIGHT)
     yield from fields.within("spec.replicas", spec.replicas, 0)
+    if names.CLUSTER_LIMITS in pool.metadata.annotations:
+        yield from cluster_limits(pool.metadata.annotations[names.CLUSTER_LIMITS])
+
+
+def cluster_limits(text: str) -> Iterator[str]:
+    """The problems of annotation ``tenon.sh/cluster-limits``."""
+    from shared.api.cluster_limits import read_cluster_limits  # noqa: PLC0415 (most clusters have none)
+
+    for problem in read_cluster_limits(text)[1]:
+        yield f"metadata.annotations[{names.CLUSTER_LIMITS}]: {problem}"
 
 
 def pool_name(given: str) -> Iterator[str]:

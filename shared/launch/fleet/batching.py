@@ -97,6 +97,21 @@ def pools_past_limits(
     return frozenset(past)
 
 
+def exceed_cluster_limits(
+    claims: Iterable[PlannedNodeClaim],
+    limits: Resources,
+    *,
+    held: Mapping[str, Resources],
+    instance_types: Mapping[str, Sequence[InstanceType]],
+) -> bool:
+    """Whether the NodeClaims could exceed the limits over all NodePools; as :func:`pools_past_limits`."""
+    from shared.scheduling.state.cluster_usage import less_planned  # noqa: PLC0415 (most clusters have none)
+
+    used = add({}, *held.values())
+    left = less_planned(limits, claims, instance_types)
+    return any(amount < used.get(name, 0) for name, amount in left.items())
+
+
 def _enlarged(
     groups: Iterable[_LaunchGroup], limited: Collection[str], *, max_groups: int, max_cost: float
 ) -> list[_LaunchGroup]:

@@ -45,11 +45,12 @@ _MAX_LISTED = 8
 class FinalState(Struct, eq=False):
     """The state at the end of a run.
 
-    ``limits_left`` is what NodePool limits leave (NodePools x resources, then nodes), ``present_host_terms`` says which
-    terms over hosts have a pod on some host.
+    ``limits_left`` is what NodePool limits leave (NodePools x resources, then nodes), ``cluster_left`` what those over
+    all NodePools leave. ``present_host_terms`` says which terms over hosts have a pod on some host.
     """
 
     limits_left: Ints
+    cluster_left: Ints
     topology: Topology
     present_host_terms: Mapping[int, bool]
 
@@ -60,7 +61,7 @@ def explain(group: PendingGroup, requests: Ints, checker: FeasibilityChecker, st
     criteria = dict(sorted(launch_options.unusable_pools.items()))
     suitable: list[str] = []
     for template, limits_left in zip(launch_options.templates, state.limits_left, strict=True):
-        check = _NodePoolCheck(launch_options, template, limits_left, group, requests)
+        check = _NodePoolCheck(launch_options, template, (limits_left, state.cluster_left), group, requests)
         results = [check.failed_criterion(requirements) for requirements in group.pod_group.alternatives]
         failed = [criterion for criterion in results if criterion is not None]
         if len(failed) == len(results):
@@ -100,13 +101,13 @@ class _NodePoolCheck:
         self,
         launch_options: LaunchOptions,
         template: NodeClaimTemplate,
-        limits_left: Ints,
+        limits_left: tuple[Ints, Ints],
         group: PendingGroup,
         requests: Ints,
     ) -> None:
         self._launch_options = launch_options
         self._template = template
-        self._limits_left = limits_left
+        self._limits_left, self._cluster_left = limits_left
         self._pod_group = group.pod_group
         self._effects = REPELLING if group.preferences.tolerate_prefer_no_schedule else EFFECTS
         self._requests = requests
@@ -224,19 +225,26 @@ class _NodePoolCheck:
 
     def _exceeded_limit(self, fitting: Ints) -> str | None:
         """The limit that every instance type with enough capacity exceeds; None if one of them stays within limits."""
+        own = self._exceeded(fitting, self._limits_left, "its limits")
+        if own is not None or node_group_of(self._template.node_pool):
+            return own
+        left = np.minimum(self._limits_left, self._cluster_left)
+        return self._exceeded(fitting, left, "the limits of all NodePools together")
+
+    def _exceeded(self, fitting: Ints, limits_left: Ints, limits: str) -> str | None:
         launch_options = self._launch_options
         size = np.hstack([launch_options.capacity[fitting], np.ones((len(fitting), 1), np.int64)])
-        exceeded = size > self._limits_left
+        exceeded = size > limits_left
         if not exceeded.any(1).all():
             return None
         tightest = int(exceeded.sum(0).argmax())
-        left = max(0, int(self._limits_left[tightest]))
+        left = max(0, int(limits_left[tightest]))
         if tightest == len(launch_options.resources):
-            return f"exceeds its limits: {NODES} {left} left"
+            return f"exceeds {limits}: {NODES} {left} left"
         name = launch_options.resources[tightest]
         smallest = format_quantity(name, int(size[:, tightest].min()))
         return (
-            f"exceeds its limits: {name} {format_quantity(name, left)} left, "
+            f"exceeds {limits}: {name} {format_quantity(name, left)} left, "
             f"smallest instance type for the pod has {smallest}"
         )
 

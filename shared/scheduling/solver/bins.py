@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from shared.base.struct import MutableStruct
+from shared.base.struct import MutableStruct, Struct
 from shared.scheduling.solver.fit import holds
 from shared.scheduling.state.min_values import satisfies_min_values
 
@@ -152,35 +152,55 @@ def fitting_options(
 # --- reserved sizes ---
 
 
+class _GrowingSize(Struct, eq=False):
+    """A bin that counts as its launch option (``size``), and all launch options that its NodeClaim may list."""
+
+    bin: Bin
+    size: Ints
+    options: Ints
+    growth: Ints
+
+
 def reserve_sizes(bins: Bins) -> list[Bin]:
     """Reserves a size for bins whose NodeClaims could exceed NodePool limits if they listed all that fits.
 
     Returns the bins that can't satisfy minValues within the limits.
     """
-    launch_options, limits = bins.launch_options, bins.limits
+    members = _bins_to_check(bins)
+    growing = {number: [_growing_size(bins, bin_) for bin_ in of] for number, of in members.items()}
+    growth = {number: np.add.reduce([own.growth for own in of]) for number, of in growing.items()}
     over_limits: list[Bin] = []
-    for number, template in enumerate(launch_options.templates):
-        members = [b for b in bins.opened if b.reserved is None and launch_options.template_of[b.option] == number]
-        if not members or not limits.has_limits(number):
-            continue
-        largest = limits.largest_size(np.arange(template.options.start, template.options.stop))
-        if limits.allows_size(number, largest * len(members)):
-            continue
-        options = [
-            fitting_options(launch_options, template, b.feasibilities, b.used, b.offerings, b.custom) for b in members
-        ]
-        sizes = [limits.largest_size(np.array([b.option])) for b in members]
-        growth = [limits.largest_size(o) - size for o, size in zip(options, sizes, strict=True)]
-        if limits.allows_size(number, sum(growth, np.zeros_like(largest))):
-            continue
-        for bin_, fitting, size in zip(members, options, sizes, strict=True):
-            reserved = _least_size(bins, number, bin_, fitting)
+    for number in sorted(bins.limits.exceeded_by(growth)):
+        for own in growing[number]:
+            reserved = _least_size(bins, number, own.bin, own.options)
             if reserved is None:
-                over_limits.append(bin_)
-                reserved = size
-            limits.reserve(number, reserved - size)
-            bin_.reserved = reserved
+                over_limits.append(own.bin)
+                reserved = own.size
+            bins.limits.reserve(number, reserved - own.size)
+            own.bin.reserved = reserved
     return over_limits
+
+
+def _bins_to_check(bins: Bins) -> dict[int, list[Bin]]:
+    """By template, the bins without a reserved size; not where even the largest launch options keep to the limits."""
+    launch_options, limits = bins.launch_options, bins.limits
+    members: dict[int, list[Bin]] = {}
+    largest: dict[int, Ints] = {}
+    for number, template in enumerate(launch_options.templates):
+        own = [b for b in bins.opened if b.reserved is None and launch_options.template_of[b.option] == number]
+        if own and limits.has_limits(number):
+            members[number] = own
+            options = np.arange(template.options.start, template.options.stop)
+            largest[number] = limits.largest_size(options) * len(own)
+    return {number: members[number] for number in limits.exceeded_by(largest)}
+
+
+def _growing_size(bins: Bins, bin_: Bin) -> _GrowingSize:
+    options = fitting_options(
+        bins.launch_options, bins.template(bin_.option), bin_.feasibilities, bin_.used, bin_.offerings, bin_.custom
+    )
+    size = bins.limits.largest_size(np.array([bin_.option]))
+    return _GrowingSize(bin_, size, options, bins.limits.largest_size(options) - size)
 
 
 def release_sizes(bins: Bins) -> None:

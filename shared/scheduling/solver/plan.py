@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shared.scheduling.rules.pod_affinity import Namespaces
     from shared.scheduling.solver.fit import Item
     from shared.scheduling.solver.host_affinity import HostAffinity
+    from shared.scheduling.state.launch_options import LaunchOptions
+    from shared.scheduling.state.state_nodes import StateNodes
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
 
@@ -51,7 +53,7 @@ class Plan:
         self.unscheduled: list[PendingGroup] = []
         self.topology = Topology(checker, namespaces, [group for group, _ in groups])
         self.existing_capacity = ExistingCapacity(state_nodes, launch_options.resources)
-        self.limits = NodePoolLimits(launch_options, state_nodes)
+        self.limits = _limits(launch_options, state_nodes)
         self.bins = Bins(launch_options, self.limits, strict=policies.min_values_policy != "BestEffort")
         self.packer = Packer(self.bins, cheapest_per_pod=cheapest_per_pod, shares_hosts=not one_host_each)
         self.pending_groups = PendingGroups(
@@ -130,3 +132,13 @@ class Plan:
         owners = self.unbind([group]) or [group]
         listed = {id(g) for g in self.unscheduled}
         self.unscheduled += [g for g in {id(g): g for g in owners}.values() if id(g) not in listed]
+
+
+def _limits(launch_options: LaunchOptions, state_nodes: StateNodes) -> NodePoolLimits:
+    """The limits of the NodePools, with those over all of them if there are any."""
+    if not launch_options.cluster_limits:
+        return NodePoolLimits(launch_options, state_nodes)
+    # Imported here: most clusters have none.
+    from shared.scheduling.state.cluster_limits import ClusterLimits  # noqa: PLC0415
+
+    return ClusterLimits(launch_options, state_nodes)

@@ -56,6 +56,9 @@ _UNKNOWN_HOSTNAME = "<new node>"
 """The hostname of nodes that don't exist yet: no pod can require it, and NotIn other names is satisfied."""
 
 
+_UNLIMITED: Mapping[str, int] = {}
+
+
 class NodeClaimTemplate(Struct, eq=False, kw_only=True):
     """A NodePool that can launch nodes.
 
@@ -91,7 +94,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     ``unusable_pools`` says why NodePools can't launch. By launch option: ``free`` is what pods get (allocatable less
     DaemonSets), ``capacity`` what counts against limits, ``daemon_requests`` what DaemonSets take, ``price`` by
     offering (inf where unavailable), with ``penalty`` as a factor in it, ``template_of`` and ``type_of`` its template
-    and instance type. ``columns`` are the labels of offerings.
+    and instance type. ``columns`` are the labels of offerings. ``cluster_limits`` hold for all NodePools together.
     """
 
     templates: tuple[NodeClaimTemplate, ...]
@@ -106,6 +109,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     type_of: Ints
     columns: Mapping[str, LabelColumn]
     daemon_requests: Ints
+    cluster_limits: Mapping[str, int] = {}
     offering_masks: dict[tuple[str, ValueSet], Bools] = {}
     fitting_options: dict[object, Ints] = {}
     undominated_options: dict[object, list[tuple[Ints, Floats, int]]] = {}
@@ -147,6 +151,7 @@ def build_launch_options(
     daemons: tuple[DaemonSetPod, ...],
     not_ready: Mapping[str, str],
     requested_resources: Iterable[str],
+    cluster_limits: Mapping[str, int] = _UNLIMITED,
 ) -> LaunchOptions:
     """The launch options of all NodePools with their instance types by name; why others can't launch is kept."""
     usable, unusable = _usable_pools(pools, types, not_ready)
@@ -166,6 +171,7 @@ def build_launch_options(
         type_of=np.concatenate([a.types for a in arrays]) if arrays else np.zeros(0, np.int64),
         columns=_offering_columns(offerings),
         daemon_requests=_stack([a.daemon_requests for a in arrays], len(resources)),
+        cluster_limits=cluster_limits,
     )
 
 

@@ -14,6 +14,8 @@ import numpy as np
 from shared.api.quantity import NODES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from shared.scheduling.state.launch_options import LaunchOptions
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
-_UNLIMITED = 1 << 62
-_NEAR_NODES = 100
+UNLIMITED = 1 << 62
+"""What is left of a resource without a limit."""
+NEAR_NODES = 100
 """A limit is near once it leaves fewer than this many of the NodePool's largest nodes; until then it is only
 counted."""
 
@@ -31,14 +34,15 @@ counted."""
 class NodePoolLimits:
     """What limits leave, by template of the launch options; nodes are subtracted as they are planned.
 
-    ``left`` is templates x (resources, then nodes). ``version`` changes whenever what is allowed may have changed.
+    ``left`` is templates x (resources, then nodes), ``cluster_left`` what all NodePools together may still have.
+    ``version`` changes whenever what is allowed may have changed.
     """
 
     def __init__(self, launch_options: LaunchOptions, state_nodes: StateNodes) -> None:
         self._template_of = launch_options.template_of
         templates, resources = launch_options.templates, launch_options.resources
         self.version = 0
-        self.left = np.full((len(templates), len(resources) + 1), _UNLIMITED, np.int64)
+        self.left = np.full((len(templates), len(resources) + 1), UNLIMITED, np.int64)
         for i, template in enumerate(templates):
             usage = state_nodes.usage.get(template.node_pool, {})
             for name, amount in template.limits.items():
@@ -46,12 +50,13 @@ class NodePoolLimits:
                     self.left[i, -1] = amount - state_nodes.node_counts.get(template.node_pool, 0)
                 elif name in resources:
                     self.left[i, resources.index(name)] = amount - usage.get(name, 0)
+        self.cluster_left = np.full(len(resources) + 1, UNLIMITED, np.int64)
         self._initially_left = self.left.copy()
         self._size = np.hstack([launch_options.capacity, np.ones((len(launch_options.capacity), 1), np.int64)])
-        self._limited = (self.left < _UNLIMITED).astype(np.int64)
+        self._limited = (self.left < UNLIMITED).astype(np.int64)
         self._has_limits = [bool(limited.any()) for limited in self._limited]
         largest = [self._size[t.options].max(0, initial=0) for t in templates]
-        self._near_margin = np.array(largest, np.int64).reshape(self.left.shape) * _NEAR_NODES
+        self._near_margin = np.array(largest, np.int64).reshape(self.left.shape) * NEAR_NODES
         self._near: Bools = np.logical_or.reduce(self.left < self._near_margin, axis=1)
         self._allowed: tuple[int, Bools] | None = None
         self._all_options = np.ones(len(self._size), np.bool_)
@@ -108,6 +113,10 @@ class NodePoolLimits:
     def allows_size(self, template: int, size: Ints) -> bool:
         """Whether limits allow a node of this size."""
         return bool((size * self._limited[template] <= self.left[template]).all())
+
+    def exceeded_by(self, sizes: Mapping[int, Ints]) -> set[int]:
+        """The templates whose limits don't allow nodes of these sizes."""
+        return {template for template, size in sizes.items() if not self.allows_size(template, size)}
 
     def largest_size(self, options: Ints) -> Ints:
         """What a node counts with that may become any of these launch options."""

@@ -123,6 +123,13 @@ def test_stopped_ones_may_be_started_within_limits_oldest_first() -> None:
     assert started(pool("3"), unlaunched, *stopped) == ["c0", "c1", "c2"]
 
 
+def test_limits_over_all_nodepools_hold_for_stopped_ones_too() -> None:
+    foreign = with_fields(claim(9, ""), metadata=ObjectMeta(name="c9", labels={names.NODEPOOL: "q"}))
+    everything = snapshot(pool("3"), foreign, *(claim(n, STOPPED) for n in range(3)))
+    limited = with_fields(everything, cluster_limits={"nodes": 3, "cpu": 2500})
+    assert [c.name for c in startable(limited, {"p": (OFFERED,)})] == ["c0"]
+
+
 def test_others_may_not_be_started() -> None:
     drifted = claim(1, STOPPED)
     annotations = {**drifted.metadata.annotations, names.NODEPOOL_HASH: "1"}

@@ -85,6 +85,16 @@ def test_its_requirements_and_limits_hold_and_missing_replicas_are_reported(clus
     assert "nodes 0 left" in lack
 
 
+def test_two_static_pools_keep_to_the_limits_over_all_nodepools_in_one_round(cluster: Cluster) -> None:
+    fixed(cluster, 2)
+    second = with_fields(cluster.pool, metadata=with_fields(cluster.pool.metadata, name="second"))
+    snapshot = with_fields(cluster.snapshot, node_pools=(cluster.pool, second), cluster_limits={"nodes": 3})
+    types = {"default": cluster.types, "second": cluster.types}
+    planned, lacks = static_pools.missing_replicas(snapshot, types, {}, ())
+    assert [c.node_pool for c in planned] == ["default", "default", "second"]
+    assert "the limits of all NodePools together: nodes 0 left" in lacks["second"]
+
+
 def test_pods_are_scheduled_on_its_nodes_but_never_scale_it_up(cluster: Cluster) -> None:
     fixed(cluster, 1)
     cluster.node("n", 4)

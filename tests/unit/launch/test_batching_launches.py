@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from shared.instance_types.instance_type import InstanceType
 from shared.launch.fleet.batching import (
     FEW_CALLS,
     MAX_COST,
+    exceed_cluster_limits,
     merge_launch_groups,
     pools_past_limits,
 )
@@ -118,6 +120,14 @@ def test_claims_of_a_pool_near_its_limits_stay_as_planned() -> None:
         )
         assert past_limits == near
     assert merge_launch_groups(planned, limited={"default"}) == planned
+
+
+@pytest.mark.parametrize(("limit", "exceeds"), [(1000, False), (999, True)])
+def test_limits_over_all_nodepools_count_each_claim_as_its_largest_type(limit: int, *, exceeds: bool) -> None:
+    planned = tuple(claim(cpu, at=i) for i, cpu in enumerate((64, 16)))
+    types = [InstanceType(name=n, labels={}, capacity={"cpu": c}, overhead={}, offerings=()) for n, c in TYPES.items()]
+    held = {"default": {"cpu": 72}, "other": {"cpu": 800}}
+    assert exceed_cluster_limits(planned, {"cpu": limit}, held=held, instance_types={"default": types}) == exceeds
 
 
 @given(st.lists(st.tuples(st.integers(1, 64), st.sampled_from("ab")), max_size=40))

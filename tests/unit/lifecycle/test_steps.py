@@ -25,7 +25,7 @@ EMPTY = Snapshot(taken_at=NOW)
 JOINING = ReconcileScope(resolve_node_classes=False, compare_with_ec2=False)
 NODE_POOLS_CHANGED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=False)
 SCHEDULED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=True)
-OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "standby nodes", "reboots"}
+OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "cluster limit conditions", "standby nodes", "reboots"}
 
 
 def steps(scope: ReconcileScope, snapshot: Snapshot = EMPTY) -> list[str]:
@@ -94,6 +94,7 @@ def test_the_schedule_runs_every_step_but_those_of_features_that_are_off() -> No
         ),
         (Snapshot(taken_at=NOW, node_claims=(standby_node(),)), "standby nodes"),
         (Snapshot(taken_at=NOW, node_claims=(rebooting_node(),)), "reboots"),
+        (Snapshot(taken_at=NOW, cluster_limits={"cpu": 1000}), "cluster limit conditions"),
     ],
 )
 def test_a_feature_has_its_step_where_the_cluster_uses_it(feature: Snapshot, step: str) -> None:
@@ -111,5 +112,6 @@ def test_the_modules_of_features_that_are_off_are_not_imported() -> None:
     optional = {
         *("statuses.node_overlay_status", "statuses.capacity_buffer_status"),
         *("claims.standby_nodes", "claims.reboot"),
+        "statuses.cluster_limit_status",
     }
     assert {f"functions.lifecycle.{module}" for module in optional}.isdisjoint(done.stdout.split())
