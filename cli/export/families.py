@@ -174,9 +174,16 @@ REBOOT_RECOVERY = _durations(
 )
 DECISIONS = _counted(
     "karpenter_voluntary_disruption_decisions_total",
-    "Disruption commands: delete, or replace where the nodes get replacements.",
+    "Disruption commands: delete, replace where the nodes get replacements, or terminate-first.",
     "decision",
     "reason",
+)
+TERMINATE_FIRST_DECISIONS = _counted(
+    "karpenter_voluntary_disruption_terminate_first_decisions_total",
+    "Nodes that went before their replacements came, because none could be staged.",
+    "nodepool",
+    "reason",
+    "terminate_first_reason",
 )
 ELIGIBLE = _gauge(
     "karpenter_voluntary_disruption_eligible_nodes",

@@ -36,7 +36,7 @@ _WINDOW = timedelta(minutes=10)
 _QUANTILES = (0.0, 0.5, 0.9, 0.99, 1.0)
 PROVISIONED = "provisioned"
 """The reason of NodeClaims for pending pods, or of static NodePools."""
-DELETE, REPLACE = "delete", "replace"
+DELETE, REPLACE, TERMINATE_FIRST = "delete", "replace", "terminate-first"
 _REASONS = ("unhealthy", "empty", "drifted", "underutilized", "expired")
 _CONSOLIDATION_REASONS = ("empty", "underutilized")
 _POLICIES = {
@@ -134,7 +134,8 @@ class ObservedChanges:
             return
         amount, reason = 0 if is_first else 1, entry.reason.lower()
         if all(decision != entry.id for _, decision in self._disrupted):
-            self._add(families.DECISIONS, amount, decision=REPLACE if entry.replacements else DELETE, reason=reason)
+            without = TERMINATE_FIRST if entry.terminate_first else DELETE
+            self._add(families.DECISIONS, amount, decision=REPLACE if entry.replacements else without, reason=reason)
         self._disrupted.add((uid, entry.id))
         labels = {
             "nodepool": claim.metadata.labels.get(names.NODEPOOL, ""),
@@ -144,6 +145,14 @@ class ObservedChanges:
             "termination_mode": _termination_mode(claim),
         }
         self._add(families.CLAIMS_DISRUPTED, amount, **labels)
+        if entry.terminate_first:
+            self._add(
+                families.TERMINATE_FIRST_DECISIONS,
+                amount,
+                nodepool=labels["nodepool"],
+                reason=reason,
+                terminate_first_reason=entry.terminate_first,
+            )
         self._add(families.PODS_DISRUPTED, amount * _pods_to_move(claim, snapshot), **labels)
 
     def _observe_nodes(self, current: Iterable[Node], *, is_first: bool) -> None:

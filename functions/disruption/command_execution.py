@@ -73,7 +73,7 @@ class CommandExecutor(Struct, kw_only=True):
     def start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
         """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
         command_id = next(self.command_ids)
-        if not command.savings and not command.replacements:
+        if not (command.savings or command.replacements or command.terminate_first):
             command = with_fields(command, savings=self.replacements.price_of_removals(command, state.snapshot))
         claims = self.replacements.node_claims(command, state.snapshot, command_id=command_id, now=state.now)
         try:
@@ -102,6 +102,7 @@ class CommandExecutor(Struct, kw_only=True):
             since=now,
             message=command.message,
             replacements=[c.name for c in replacements],
+            terminate_first=command.terminate_first,
         )
         removed = [claims_by_name[r.claim] for r in command.removals]
         for claim in removed:

@@ -43,7 +43,8 @@ class Command(Struct, kw_only=True):
 
     ``savings`` is USD per hour (negative: the command costs money). A ``forced`` command ignores blockers and isn't
     validated. ``grace_period`` bounds the drains, which the NodeClaims may bound too (None: only they do).
-    ``repair_action`` is what the repair policy asks for (:mod:`shared.disruption.repair_policies`).
+    ``repair_action`` is what the repair policy asks for (:mod:`shared.disruption.repair_policies`). ``terminate_first``
+    says, in Karpenter's word, why the nodes go before their replacements come; empty otherwise.
     """
 
     removals: tuple[Removal, ...]
@@ -52,6 +53,7 @@ class Command(Struct, kw_only=True):
     forced: bool = False
     grace_period: timedelta | None = None
     repair_action: str = ""
+    terminate_first: str = ""
 
     @property
     def reason(self) -> str:

@@ -32,13 +32,17 @@ REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 
 
 class QueueEntry(WireStruct, kw_only=True):
-    """A command, as noted on each of its claims, with the same ``id`` and ``replacements`` (names of claims)."""
+    """A command, as noted on each of its claims, with the same ``id`` and ``replacements`` (names of claims).
+
+    ``terminate_first`` is the command's.
+    """
 
     id: str
     reason: str
     since: datetime
     message: str = ""
     replacements: list[str] = []
+    terminate_first: str = ""
 
 
 class Rollback(Struct, kw_only=True):

@@ -1,7 +1,8 @@
 """Graceful disruption: nodes that must be replaced whatever that costs, as expiration and drift do it.
 
 Replacements are launched first. One command covers as many nodes as budgets allow, up to a limit, so that a node that
-can't be replaced doesn't delay many others.
+can't be replaced doesn't delay many others. Where none can be replaced, one may go first
+(:mod:`shared.disruption.terminate_first`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
 from shared.api.meta import condition
-from shared.disruption.candidates import all_candidates, disruption_blocker
-from shared.disruption.command import Blocker, Command, MethodResult
+from shared.base.struct import Struct
+from shared.disruption import terminate_first
+from shared.disruption.candidates import Candidate, all_candidates, disruption_blocker
+from shared.disruption.command import BlockedCandidate, Blocker, Command, MethodResult
 from shared.disruption.disruption_queue import REPLACEMENT_TIMEOUT
 from shared.disruption.simulated_scheduling import simulate_scheduling
 
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared.disruption.budgets import BudgetTracker
-    from shared.disruption.candidates import Candidate
-    from shared.disruption.command import BlockedCandidate
     from shared.disruption.disruption_state import DisruptionState
     from shared.disruption.simulated_scheduling import SimulationResult
 
@@ -31,22 +32,72 @@ MAX_CANDIDATES = 10
 """How many nodes one command replaces at most."""
 
 
+class _Unreplaced(Struct):
+    """A candidate whose pods can't all be scheduled elsewhere, why it is to be replaced, and what blocks that."""
+
+    candidate: Candidate
+    message: str
+    blocker: Blocker
+
+
 def compute(state: DisruptionState, budgets: BudgetTracker, wanted: Reasons, *, reason: str) -> MethodResult:
     """One command for the first candidates that aren't blocked, in the order given."""
     chosen, blocked = _unblocked(state, budgets, wanted, reason)
-    chosen, unschedulable, simulation = _schedulable(state, chosen, reason)
-    blocked += unschedulable
-    if simulation is None or not chosen:
-        return MethodResult(blocked=tuple(blocked))
-    for candidate, _ in chosen:
-        budgets.consume(candidate.pool.name)
+    chosen, late, unreplaced, simulation = _schedulable(state, chosen, reason)
+    if simulation is None:
+        command, unreplaceable = _one_first(state, unreplaced, reason)
+    else:
+        command = _replacement(state, chosen, simulation, reason)
+        unreplaceable = [_blocked(state, u, reason) for u in unreplaced]
+    pools = {c.claim.name: c.pool.name for c, _ in wanted}
+    for removal in command.removals if command is not None else ():
+        budgets.consume(pools[removal.claim])
+    commands = () if command is None else (command,)
+    return MethodResult(commands=commands, blocked=(*blocked, *late, *unreplaceable))
+
+
+def _replacement(
+    state: DisruptionState, chosen: Sequence[tuple[Candidate, str]], simulation: SimulationResult, reason: str
+) -> Command:
     price = sum(state.price(c.claim) or 0.0 for c, _ in chosen)
-    command = Command(
+    return Command(
         removals=tuple(c.removal(reason=reason, message=message) for c, message in chosen),
         replacements=simulation.node_claims,
         savings=price - simulation.price,
     )
-    return MethodResult(commands=(command,), blocked=tuple(blocked))
+
+
+def _one_first(
+    state: DisruptionState, unreplaced: Sequence[_Unreplaced], reason: str
+) -> tuple[Command | None, list[BlockedCandidate]]:
+    """The command for the first candidate that may go before its replacement comes, and the others, blocked.
+
+    A candidate whose replacement failed next to others is simulated alone first.
+    """
+    command: Command | None = None
+    blocked: list[BlockedCandidate] = []
+    for entry in unreplaced:
+        outcome: Command | BlockedCandidate = _blocked(state, entry, reason)
+        if command is None and terminate_first.can_help(state, entry.candidate):
+            outcome = _alone(state, entry, reason)
+        if isinstance(outcome, Command):
+            command = outcome
+        else:
+            blocked.append(outcome)
+    return command, blocked
+
+
+def _alone(state: DisruptionState, entry: _Unreplaced, reason: str) -> Command | BlockedCandidate:
+    candidate, message = entry.candidate, entry.message
+    simulation = simulate_scheduling(state, [candidate])
+    if simulation.all_scheduled:
+        return _replacement(state, [(candidate, message)], simulation, reason)
+    blocker = simulation.blocker(candidate) or entry.blocker
+    return terminate_first.without_replacement(state, candidate, blocker, reason=reason, message=message)
+
+
+def _blocked(state: DisruptionState, entry: _Unreplaced, reason: str) -> BlockedCandidate:
+    return entry.candidate.blocked(terminate_first.explained(state, entry.candidate, entry.blocker), reason=reason)
 
 
 def _unblocked(
@@ -77,20 +128,24 @@ def _unblocked(
 
 def _schedulable(
     state: DisruptionState, chosen: list[tuple[Candidate, str]], reason: str
-) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate], SimulationResult | None]:
-    """The candidates whose pods can all be scheduled elsewhere, the others, and the simulation without the others."""
-    blocked: list[BlockedCandidate] = []
+) -> tuple[list[tuple[Candidate, str]], list[BlockedCandidate], list[_Unreplaced], SimulationResult | None]:
+    """The candidates whose pods can all be scheduled elsewhere, those that wait for a node, the others.
+
+    The last is the simulation without the others; None if no candidate is left.
+    """
+    unreplaced: list[_Unreplaced] = []
+    late: list[BlockedCandidate] = []
     while chosen:
         simulation = simulate_scheduling(state, [c for c, _ in chosen])
         if simulation.all_scheduled:
-            return chosen, blocked, simulation
+            return chosen, late, unreplaced, simulation
         blockers = {c.name: blocker for c, _ in chosen if (blocker := simulation.blocker(c)) is not None}
-        blocked += [c.blocked(blockers[c.name], reason=reason) for c, _ in chosen if c.name in blockers]
+        unreplaced += [_Unreplaced(c, message, blockers[c.name]) for c, message in chosen if c.name in blockers]
         # Without a blocker the pods need a node that isn't initialized yet: wait for it.
-        if not blockers and (late := _late_node(state, simulation.uninitialized_nodes)) is not None:
-            blocked += [c.blocked(late, reason=reason) for c, _ in chosen]
+        if not blockers and (late_node := _late_node(state, simulation.uninitialized_nodes)) is not None:
+            late += [c.blocked(late_node, reason=reason) for c, _ in chosen]
         chosen = [(c, message) for c, message in chosen if c.name not in blockers] if blockers else []
-    return [], blocked, None
+    return [], late, unreplaced, None
 
 
 def _late_node(state: DisruptionState, uninitialized: Sequence[str]) -> Blocker | None:

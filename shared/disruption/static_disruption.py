@@ -3,7 +3,8 @@
 Their number doesn't follow pods, so their nodes are neither empty nor underutilized. A pool that is scaled down removes
 NodeClaims without a node first, then empty nodes, then those with the lowest disruption cost, and last those that are
 blocked, by do-not-disrupt for example. Replacements are made one at a time, so that the pool never lacks more than one
-node; they must fit within the pool's limits in addition to the old node.
+node; they must fit within the pool's limits in addition to the old node. Where they can't, the old node may go first
+(:mod:`shared.disruption.terminate_first`), once all replicas are initialized.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from shared.api import labels as names
-from shared.disruption import drift, expiration, graceful_disruption
+from shared.base.plurals import plural
+from shared.disruption import drift, expiration, graceful_disruption, terminate_first
 from shared.disruption.candidates import disruption_blocker, static_candidates
 from shared.disruption.command import SURPLUS, BlockedCandidate, Blocker, Command, MethodResult, Removal
 from shared.disruption.disruption_cost import eviction_cost
@@ -124,7 +126,11 @@ def _replace_one(
         reason, message = _replacement_reason(state, candidate)
         if not reason:
             continue
-        blocker = disruption_blocker(state, candidate) or budgets.blocker(pool.name, reason)
+        blocker = (
+            disruption_blocker(state, candidate)
+            or budgets.blocker(pool.name, reason)
+            or _missing_replica(state, candidate)
+        )
         if blocker is None:
             claims, why_not = plan_nodes(pool, 1, state.snapshot, state.instance_types, state.not_ready)
             if claims:
@@ -133,5 +139,29 @@ def _replace_one(
                 savings = (state.price(candidate.claim) or 0.0) - claims[0].cheapest.effective_price
                 return Command(removals=removals, replacements=claims, savings=savings), blocked
             blocker = Blocker(message=f"no replacement can be launched: {why_not}", by=f"NodePool {pool.name}")
-        blocked.append(candidate.blocked(blocker, reason=reason))
+            outcome = terminate_first.without_replacement(state, candidate, blocker, reason=reason, message=message)
+            if isinstance(outcome, Command):
+                budgets.consume(pool.name)
+                return outcome, blocked
+            blocked.append(outcome)
+        else:
+            blocked.append(candidate.blocked(blocker, reason=reason))
     return None, blocked
+
+
+def _missing_replica(state: DisruptionState, candidate: Candidate) -> Blocker | None:
+    """That a node which went first hasn't its replacement yet, so that the next waits; None once it has.
+
+    What is free is the missing replica's: the next node's replacement would take it.
+    """
+    pool = candidate.pool
+    if not terminate_first.is_allowed(candidate):
+        return None
+    wanted = min(pool.spec.replicas or 0, terminate_first.node_limit(pool))
+    initialized = sum(c.pool.name == pool.name for c in static_candidates(state))
+    if initialized >= wanted:
+        return None
+    return Blocker(
+        message=f"{initialized} of {plural(wanted, 'node')} are initialized; the next is replaced once all are",
+        by=f"NodePool {pool.name}",
+    )

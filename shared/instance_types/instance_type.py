@@ -39,13 +39,15 @@ class Offering(Struct, kw_only=True):
     ``price`` is what AWS charges, or what a NodeOverlay says; ``list_price`` is AWS's in that case.
     ``adjusted_price`` is what decisions compare instead, where that differs: what a commitment has paid already costs
     nothing more. ``volume_price`` is that of the node's volumes, which come with each node. ``labels`` are those of
-    this offering only, such as a capacity reservation's id.
+    this offering only, such as a capacity reservation's id. ``full``: it would be available if an instance of its
+    reservation ended.
     """
 
     zone: str
     capacity_type: str
     price: float
     available: bool = True
+    full: bool = False
     labels: Mapping[str, str] = {}
     adjusted_price: float | None = None
     list_price: float | None = None
@@ -200,13 +202,17 @@ def reserved_offerings(
 
     The reservation with the most available instances is first: a launch can use one reservation of a type and zone.
     """
+
+    def is_healthy(zone: str) -> bool:
+        return (labels.RESERVED, instance_type, zone) not in unavailable
+
     return tuple(
         Offering(
             zone=r.availability_zone,
             capacity_type=labels.RESERVED,
             price=on_demand / PRICE_DIVISOR,
-            available=r.available_instance_count > 0
-            and (labels.RESERVED, instance_type, r.availability_zone) not in unavailable,
+            available=r.available_instance_count > 0 and is_healthy(r.availability_zone),
+            full=r.available_instance_count == 0 and is_healthy(r.availability_zone),
             labels={
                 **zone_labels.get(r.availability_zone, {}),
                 RESERVATION_ID: r.id,

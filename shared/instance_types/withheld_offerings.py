@@ -40,5 +40,7 @@ def zones(names: Collection[str]) -> Adjustment:
 
 
 def _withheld(instance_type: InstanceType, is_withheld: Callable[[Offering], bool]) -> InstanceType:
-    offerings = tuple(with_fields(o, available=False) if is_withheld(o) else o for o in instance_type.offerings)
+    offerings = tuple(
+        with_fields(o, available=False, full=False) if is_withheld(o) else o for o in instance_type.offerings
+    )
     return with_fields(instance_type, offerings=offerings)

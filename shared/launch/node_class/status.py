@@ -72,6 +72,8 @@ _SAMPLE_HARDWARE = Hardware(name="any", arch="amd64", vcpus=2, memory_mib=8192, 
 
 CACHE_TTL = timedelta(minutes=5)
 """How long lookups are cached that have no problem and are confirmed; others are repeated by the next sweep."""
+_FULL_TTL = timedelta(seconds=50)
+"""The same where a capacity reservation is full: pods may wait for the instance that leaves it, so each sweep looks."""
 
 
 class _Lookups(Struct):
@@ -85,6 +87,10 @@ class _Lookups(Struct):
     problems: dict[str, tuple[str, str]]
     unusable_reservations: dict[str, str] = {}
     is_confirmed: bool = False
+
+    @property
+    def has_full_reservation(self) -> bool:
+        return any(r.available_instance_count == 0 for r in self.selected.capacity_reservations)
 
 
 class NodeClassResolver(Struct, kw_only=True):
@@ -124,7 +130,7 @@ def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datet
         lookups = _look_up_carefully(resolver, node_class, key=key, now=now)
         cache.pop(key, None)
         if lookups.is_confirmed and not lookups.problems:
-            cache[key] = (now + CACHE_TTL, lookups)
+            cache[key] = (now + (_FULL_TTL if lookups.has_full_reservation else CACHE_TTL), lookups)
     return with_fields(lookups.selected, conditions=_conditions(resolver, node_class, lookups, now))
 
 

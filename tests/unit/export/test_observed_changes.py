@@ -127,6 +127,16 @@ def test_a_deletion_without_a_replacement_is_a_delete_decision() -> None:
     assert counts(changes, "karpenter_voluntary_disruption_decisions_total") == {("delete", "underutilized"): 1}
 
 
+def test_a_node_that_goes_before_its_replacement_is_a_terminate_first_decision_with_its_reason() -> None:
+    changes = ObservedChanges()
+    observe(changes, claim("a"))
+    entry = QueueEntry(id="d1", reason="Drifted", since=NOW, terminate_first="static-at-limit")
+    observe(changes, with_queue_entry(claim("a", deleted=True), entry))
+    assert counts(changes, "karpenter_voluntary_disruption_decisions_total") == {("terminate-first", "drifted"): 1}
+    total = "karpenter_voluntary_disruption_terminate_first_decisions_total"
+    assert counts(changes, total) == {("web", "drifted", "static-at-limit"): 1}
+
+
 def test_a_claim_that_is_disrupted_again_after_a_rollback_counts_again() -> None:
     changes = ObservedChanges()
     observe(changes, claim("a"))
