@@ -16,7 +16,7 @@ from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
 from shared.base.plurals import plural
-from shared.disruption.budgets import allowed_disruptions, budget_problems
+from shared.disruption.budgets import allowed_disruptions, budget_problems, window_blocker
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
@@ -207,7 +207,8 @@ def _budgets(observed: ObservedCluster, pool: NodePool) -> tuple[Check, ...]:
         Check(
             name=reason,
             ok=None,
-            detail=plural(allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"),
+            detail=window_blocker(pool, reason=reason, now=observed.now)
+            or plural(allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"),
         )
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )

@@ -19,7 +19,7 @@ from shared.api.meta import is_true
 from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
 from shared.base.struct import MutableStruct, Struct
-from shared.disruption.budgets import allowed_disruptions
+from shared.disruption.budgets import allowed_by_budgets
 
 if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
@@ -92,7 +92,7 @@ class _Planner(MutableStruct, dict=True):
             self._pods_by_node.setdefault(pod.spec.node_name, []).append(pod)
         self._policies = {p.name: rebalance_policy(p) for p in snapshot.node_pools}
         self._disruptions_allowed = {
-            p.name: allowed_disruptions(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
+            p.name: allowed_by_budgets(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
         }
         self._at_risk_allowed = _at_risk_allowed(snapshot, now)
         self._paused = paused_pools(snapshot.node_pools, snapshot.pause, now=now)

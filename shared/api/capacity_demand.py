@@ -13,19 +13,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.cron import CronError, Schedule, parse_cron
 from shared.api.duration import DurationError, parse_duration
+from shared.api.time_windows import EXAMPLES, TimeWindow, WindowError, parse_window
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime, timedelta, tzinfo
+    from datetime import datetime, timedelta
 
-_WINDOW = re.compile(
-    r"(?P<start>.+?) +(?:for +(?P<duration>\S+)|until +(?P<end>.+?))"
-    r"(?: +in +(?P<zone>\S+))?(?: +keep +(?P<keep>\d{1,9}))?"
-)
-_EXAMPLES = '"0 9 * * mon-fri until 0 18 * * mon-fri in Asia/Seoul" or "0 9 * * * for 9h"'
 _LINEAR = re.compile(r"\d{1,9}")
 _STEP = re.compile(r"(\d{1,9}) *: *(\d{1,9})")
 
@@ -35,27 +30,19 @@ class DemandError(ValueError):
 
 
 class Window(Struct, kw_only=True):
-    """A time, again and again, in which chunks are wanted: until ``end``, or for ``duration``."""
+    """A time, again and again, in which chunks are wanted; ``chunks`` None: all of the spec's."""
 
+    time: TimeWindow
     text: str
-    start: Schedule
-    zone: tzinfo
-    end: Schedule | None = None
-    duration: timedelta | None = None
     chunks: int | None = None
-    """None: all of the spec's."""
 
     def is_open(self, now: datetime) -> bool:
         """Whether ``now`` is in the window; its end is not."""
-        if self.duration is not None:
-            return self.start.is_active(self.duration, now, self.zone)
-        assert self.end is not None  # one of the two is given
-        ends, begins = self.end.next_after(now, self.zone), self.opens_after(now)
-        return ends is not None and (begins is None or ends < begins)
+        return self.time.is_open(now)
 
     def opens_after(self, now: datetime) -> datetime | None:
         """When the window opens next (UTC)."""
-        return self.start.next_after(now, self.zone)
+        return self.time.opens_after(now)
 
 
 class Proportion(Struct):
@@ -79,37 +66,19 @@ def windows(text: str) -> tuple[Window, ...]:
     """
     lines = [line.strip() for line in text.splitlines()]
     if not any(lines):
-        raise DemandError(f"is empty; allowed is one window in each line, such as {_EXAMPLES}")
+        raise DemandError(f"is empty; allowed is one window in each line, such as {EXAMPLES}")
     return tuple(_window(line) for line in lines if line)
 
 
 def _window(line: str) -> Window:
-    match = _WINDOW.fullmatch(line)
-    if match is None:
-        raise DemandError(f'"{line}" is no window; allowed is {_EXAMPLES}')
+    time, _, keep = line.partition(" keep ")
+    if keep and not _LINEAR.fullmatch(keep.strip()):
+        raise DemandError(f'"{line}" is no window; allowed after keep is a number')
     try:
-        start = parse_cron(match["start"])
-        end = parse_cron(match["end"]) if match["end"] else None
-        duration = parse_duration(match["duration"]) if match["duration"] else None
-    except (CronError, DurationError) as error:
-        raise DemandError(f'"{line}" is no window: {error}') from error
-    if end is None and not duration:
-        raise DemandError(f'"{line}" is no window: its duration must be longer than 0s')
-    if end == start:
-        raise DemandError(f'"{line}" is no window: it ends when it begins')
-    keep = int(match["keep"]) if match["keep"] else None
-    zone = _zone(match["zone"] or "UTC")
-    return Window(text=line, start=start, end=end, duration=duration, zone=zone, chunks=keep)
-
-
-def _zone(name: str) -> tzinfo:
-    # Imported here: few buffers have a schedule.
-    from zoneinfo import ZoneInfo  # noqa: PLC0415
-
-    try:
-        return ZoneInfo(name)
-    except (KeyError, OSError, ValueError) as error:
-        raise DemandError(f'"{name}" is no time zone; allowed are names such as Asia/Seoul or UTC') from error
+        window = parse_window(time.strip())
+    except WindowError as error:
+        raise DemandError(str(error)) from error
+    return Window(text=line, time=window, chunks=int(keep) if keep else None)
 
 
 def proportion(text: str) -> Proportion:

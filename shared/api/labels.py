@@ -155,6 +155,9 @@ PAUSED_BY = "tenon.sh/paused-by"
 PAUSED_AT = "tenon.sh/paused-at"
 """Annotation next to it: since when (RFC 3339)."""
 
+DISRUPTION_WINDOWS = "tenon.sh/disruption-windows"
+"""Annotation on a NodePool: the only times in which its nodes are disrupted voluntarily."""
+
 SPOT_DIVERSITY = "tenon.sh/spot-diversity"
 """Annotation on a NodePool: the least number of instance types and spot pools that its launches choose from."""
 SPOT_ALLOCATION_STRATEGY = "tenon.sh/spot-allocation-strategy"

@@ -3,8 +3,9 @@
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
 disruption, rebooting or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool
-with a budget that can't be parsed allows no disruptions; it launches nodes as before. Rules: Karpenter's disruption
-budgets (reference: docs/facts/karpenter.md, section 5).
+with a budget that can't be parsed allows no disruptions; it launches nodes as before. A NodePool may have windows, too
+(:mod:`shared.disruption.disruption_windows`). Rules: Karpenter's disruption budgets (reference:
+docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -32,10 +33,17 @@ _PERCENT = 100
 
 
 def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
-    """How many more of the pool's nodes may be disrupted now for that reason; 0 or more.
+    """How many more of the pool's nodes may be disrupted voluntarily now for that reason; 0 or more.
 
-    It is 0 while the pool is paused, and as long as a budget has problems.
+    It is 0 outside the pool's windows, while the pool is paused, and as long as a budget has problems.
     """
+    if window_blocker(pool, reason=reason, now=now):
+        return 0
+    return allowed_by_budgets(pool, snapshot, reason=reason, now=now)
+
+
+def allowed_by_budgets(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
+    """The same whatever the pool's windows: for nodes that EC2 will take."""
     if paused_pools((pool,), snapshot.pause, now=now) or budget_problems(pool):
         return 0
     rebooting = rebooting_nodes(snapshot.node_claims)
@@ -61,19 +69,36 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
     return max(0, limit - unavailable)
 
 
+def window_blocker(pool: NodePool, *, reason: str, now: datetime) -> str:
+    """That the pool's windows hold disruption for the reason now, and until when; empty when they don't."""
+    text = pool.metadata.annotations.get(names.DISRUPTION_WINDOWS)
+    if text is None or budget_problems(pool):
+        return ""
+    from shared.disruption.disruption_windows import closed  # noqa: PLC0415 (few NodePools have windows)
+
+    held = closed(text, reason, now)
+    return held.message(pool.name, reason) if held is not None else ""
+
+
 def budget_problems(pool: NodePool) -> tuple[str, ...]:
-    """What is wrong with budgets that the API server accepts, with their paths: schedules and durations.
+    """What is wrong with budgets that the API server accepts, with their paths: schedules, durations and windows.
 
     >>> from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
     >>> budget = Budget(nodes="0", schedule="0 9 * * fri-mon", duration="8h")
     >>> budget_problems(NodePool(spec=NodePoolSpec(disruption=Disruption(budgets=[budget]))))[0][:35]
     'spec.disruption.budgets[0].schedule'
     """
-    return tuple(
+    of_budgets = tuple(
         f"spec.disruption.budgets[{i}].{problem}"
         for i, budget in enumerate(pool.spec.disruption.budgets)
         for problem in _problems(budget)
     )
+    text = pool.metadata.annotations.get(names.DISRUPTION_WINDOWS)
+    if text is None:
+        return of_budgets
+    from shared.disruption import disruption_windows  # noqa: PLC0415 (few NodePools have windows)
+
+    return (*of_budgets, *disruption_windows.problems(text))
 
 
 def _problems(budget: Budget) -> Iterator[str]:
@@ -91,7 +116,7 @@ def _problems(budget: Budget) -> Iterator[str]:
 
 
 def is_frozen(pool: NodePool, *, now: datetime) -> bool:
-    """Whether a budget for all reasons lets no node of the pool go now, however many it has: a freeze window.
+    """Whether a budget for all reasons lets no node of the pool go now, however many it has, or its windows do.
 
     Its budgets have no problems.
 
@@ -102,6 +127,8 @@ def is_frozen(pool: NodePool, *, now: datetime) -> bool:
     >>> is_frozen(pool, now=datetime(2026, 11, 29, 12, tzinfo=UTC))  # a Sunday
     True
     """
+    if window_blocker(pool, reason="", now=now):
+        return True
     budgets = (b for b in pool.spec.disruption.budgets if not b.reasons and _applies(b, "", now))
     return any(_limit(budget, 1) < 1 for budget in budgets)
 
@@ -134,16 +161,22 @@ class BudgetTracker:
         return self.exhausted(pool, reason) if self.remaining(pool, reason) < 1 else None
 
     def exhausted(self, pool: str, reason: str) -> Blocker:
-        """The blocker for a pool whose budgets allow no more disruptions."""
-        problems = budget_problems(self._pools[pool]) if pool in self._pools else ()
+        """The blocker for a pool whose budgets or windows allow no more disruptions."""
         message = f"disruption budgets of NodePool {pool} allow no more disruptions for reason {reason} now"
-        if problems:
-            message = f"NodePool {pool} allows no disruption until its budgets are mended: {'; '.join(problems)}"
+        if pool in self._pools:
+            message = _held_message(self._pools[pool], reason, self._now) or message
         return Blocker(message=message, by=f"NodePool {pool}")
 
     def consume(self, pool: str) -> None:
         """Count one disrupted node of the pool."""
         self._consumed[pool] = self._consumed.get(pool, 0) + 1
+
+
+def _held_message(pool: NodePool, reason: str, now: datetime) -> str:
+    """Why the pool allows no disruption at all for the reason now; empty when only its budgets are used up."""
+    if problems := budget_problems(pool):
+        return f"NodePool {pool.name} allows no disruption until its budgets are mended: {'; '.join(problems)}"
+    return window_blocker(pool, reason=reason, now=now)
 
 
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:

@@ -114,7 +114,7 @@ def _of_window(window: Window, now: datetime, lead: timedelta) -> Demand:
     opens = window.opens_after(now)
     if window.is_open(now):
         return Demand(names.SCHEDULE, window.chunks, f"{window.text}: open")
-    local = f"{opens.astimezone(window.zone):%a %d %b %H:%M}" if opens is not None else "never"
+    local = f"{opens.astimezone(window.time.zone):%a %d %b %H:%M}" if opens is not None else "never"
     if opens is not None and opens - now <= lead:
         minutes = -(-lead // timedelta(minutes=1))
         return Demand(names.SCHEDULE, window.chunks, f"{window.text}: opens {local}, bought {minutes} min before")
