@@ -174,6 +174,8 @@ REBOOTS = "tenon.sh/reboots"
 """Annotation on a NodeClaim: when its reboots of the last day were requested (RFC 3339), separated by commas."""
 CLUSTER_LIMITS = "tenon.sh/cluster-limits"
 """Annotation on a NodePool: what the nodes of all NodePools together may have, as ``cpu=1000, nodes=200``."""
+NODE_REPAIR = "tenon.sh/repair"
+"""Annotation on a NodePool; "true" replaces its unhealthy nodes (:mod:`shared.disruption.repair`)."""
 
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node

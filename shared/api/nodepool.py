@@ -219,6 +219,11 @@ class NodePool(NamedObject):
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
 
     @property
+    def has_node_repair(self) -> bool:
+        """Whether its owner wants its unhealthy nodes replaced."""
+        return self.metadata.annotations.get(labels.NODE_REPAIR) == "true"
+
+    @property
     def has_own_annotations(self) -> bool:
         """Whether it has annotations of Tenon's, such as those about spot."""
         return any(key.startswith(labels.OWN_PREFIX) for key in self.metadata.annotations)

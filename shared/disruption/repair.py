@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 REASON = UNHEALTHY
 NEEDS_PRICES = True
-REPAIR = "tenon.sh/repair"
-"""Annotation on a NodePool; "true" enables node repair."""
 REPAIR_BLOCKED = EventReason("NodeRepairBlocked")
 INVALID_ANNOTATION = EventReason("InvalidAnnotation")
 
@@ -67,21 +65,15 @@ class UnhealthyNode(Struct, kw_only=True):
         return min((p for p in periods if p is not None), default=None)
 
 
-def is_enabled(pool: NodePool) -> bool:
-    """Whether the NodePool's owner wants its unhealthy nodes repaired."""
-    return pool.metadata.annotations.get(REPAIR) == "true"
-
-
 def disruption_message(state: DisruptionState, candidate: Candidate) -> str:
     """Why the node is to be repaired; empty when it isn't."""
-    decision = repair_decision(repair_matches(candidate.node), now=state.now) if is_enabled(candidate.pool) else None
+    matches = repair_matches(candidate.node) if candidate.pool.has_node_repair else ()
+    decision = repair_decision(matches, now=state.now)
     return decision.message if decision is not None else ""
 
 
 def unhealthy_nodes(state: DisruptionState) -> tuple[UnhealthyNode, ...]:
     """The nodes whose conditions are tolerated no longer, blocked or not, in the order in which they are repaired."""
-    if not _enabled_pools(state):
-        return ()
     decisions = ((c, repair_decision(repair_matches(c.node), now=state.now)) for c in _candidates(state))
     unhealthy = (UnhealthyNode(candidate=c, decision=decision) for c, decision in decisions if decision is not None)
     return tuple(sorted(unhealthy, key=lambda node: node.rank))
@@ -94,9 +86,7 @@ def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
 
 def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """One command, for the first unhealthy node that nothing blocks."""
-    pools = _enabled_pools(state)
-    if not pools:
-        return MethodResult()
+    pools = tuple(p for p in state.snapshot.node_pools if p.has_node_repair)
     over_limit = pools_over_limit(pools, state.snapshot.nodes)
     unhealthy = unhealthy_nodes(state)
     blocked: list[BlockedCandidate] = []
@@ -136,7 +126,7 @@ def withdrawn(state: DisruptionState) -> Mapping[str, str]:
     """The claims that wait for the replacements of a repair that isn't needed any more: why, by name."""
     nodes = {n.metadata.name: n for n in state.snapshot.nodes}
     queued = ((c, nodes.get(c.status.node_name)) for c in state.snapshot.node_claims if _is_being_repaired(c))
-    reasons = {claim.name: _withdrawal(claim, node, state.now) for claim, node in queued if node is not None}
+    reasons = {claim.name: _withdrawal(state, claim, node) for claim, node in queued if node is not None}
     return {name: why for name, why in reasons.items() if why}
 
 
@@ -145,19 +135,18 @@ def _is_being_repaired(claim: NodeClaim) -> bool:
     return entry is not None and entry.reason == UNHEALTHY
 
 
-def _withdrawal(claim: NodeClaim, node: Node, now: datetime) -> str:
-    if repair_decision(repair_matches(node), now=now) is None:
+def _withdrawal(state: DisruptionState, claim: NodeClaim, node: Node) -> str:
+    pool = state.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
+    if pool is None or not pool.has_node_repair:
+        return "node repair was turned off"
+    if repair_decision(repair_matches(node), now=state.now) is None:
         return f"node {node.metadata.name} is healthy again"
     veto = _veto(node, claim)
     return veto.message if veto is not None else ""
 
 
-def _enabled_pools(state: DisruptionState) -> tuple[NodePool, ...]:
-    return tuple(p for p in state.snapshot.node_pools if is_enabled(p))
-
-
 def _candidates(state: DisruptionState) -> Iterator[Candidate]:
-    return (c for c in registered_candidates(state) if is_enabled(c.pool))
+    return (c for c in registered_candidates(state) if c.pool.has_node_repair)
 
 
 def _needs_budget(candidate: Candidate) -> bool:

@@ -47,7 +47,7 @@ _CREATED_ALREADY = {
 }
 """A NodeClaim that a replayed decision has created before is read."""
 _WHEN_UNDONE = {
-    # A launch that fails; a node that is replaced because it is unhealthy or doesn't register.
+    # A launch that fails; a node that doesn't register.
     ("provisioner", "delete", "karpenter.sh", "nodeclaims"),
     ("lifecycle", "delete", "karpenter.sh", "nodeclaims"),
     # A disrupted node's replacement, and an interrupted node's, that can't be launched.

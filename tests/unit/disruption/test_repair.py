@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +17,7 @@ from shared.api.nodepool import Budget
 from shared.base.struct import with_fields
 from shared.disruption import disruption_queue, emptiness, methods, repair
 from shared.disruption.candidates import all_candidates
+from shared.disruption.command import MethodResult
 from shared.disruption.disruption_queue import queue_status
 from shared.disruption.repair_policies import REBOOT, REPLACE
 from tests.unit.disruption.conftest import NOW
@@ -48,12 +52,26 @@ def cluster(cluster: Cluster) -> Cluster:
 
 
 def test_it_is_the_first_method_and_off_by_default(cluster: Cluster) -> None:
-    assert methods.METHODS[0] is repair
+    first = methods.METHODS[0]
     break_node(cluster, "a")
-    assert repaired(cluster) == ["a"]
+    command = the_command(cluster)
+    assert command.reason == first.REASON
+    assert first.find_candidates(cluster.state()) == repair.find_candidates(cluster.state()) != ()
+    assert first.compute(cluster.state(), cluster.budget_tracker(), bool) == compute(cluster)
+    assert first.validate(command, cluster.state(), cluster.budget_tracker()) == ""
     annotate_pool(cluster, {"tenon.sh/repair": "false"})
-    assert compute(cluster) == compute(cluster.__class__())
-    assert repair.find_candidates(cluster.state()) == ()
+    assert first.find_candidates(cluster.state()) == repair.find_candidates(cluster.state()) == ()
+    assert first.compute(cluster.state(), cluster.budget_tracker(), bool) == compute(cluster) == MethodResult()
+    assert first.validate(command, cluster.state(), cluster.budget_tracker()) == "Unhealthy was turned off"
+
+
+def test_it_is_not_imported_while_no_nodepool_has_turned_it_on() -> None:
+    code = "import functions.disruption.handler, sys; print(*sys.modules)"
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    modules = done.stdout.split()
+    assert "shared.disruption.methods" in modules
+    assert [name for name in modules if name.startswith("shared.disruption.repair")] == []
 
 
 def test_nodes_are_repaired_one_after_the_other_the_longest_unhealthy_first(cluster: Cluster) -> None:
@@ -257,7 +275,7 @@ def test_a_command_is_valid_as_long_as_the_node_is_unhealthy(cluster: Cluster) -
     assert "no longer unhealthy" in repair.validate(command, cluster.state(), cluster.budget_tracker())
 
 
-@pytest.mark.parametrize("change", ["heal", "veto"])
+@pytest.mark.parametrize("change", ["heal", "veto", "turn off"])
 def test_a_queued_repair_that_is_not_needed_any_more_is_rolled_back_with_its_replacement(
     cluster: Cluster, change: str
 ) -> None:
@@ -267,8 +285,10 @@ def test_a_queued_repair_that_is_not_needed_any_more_is_rolled_back_with_its_rep
     assert len(queue_status(cluster.claims, now=NOW, withdrawn=methods.withdrawn(cluster.state())).completed) == 1
     if change == "heal":
         heal(cluster, "a")
-    else:
+    elif change == "veto":
         annotate(cluster, "a", {names.DO_NOT_REPAIR: "true"})
+    else:
+        annotate_pool(cluster, {"tenon.sh/repair": "false"})
     status = queue_status(cluster.claims, now=NOW, withdrawn=methods.withdrawn(cluster.state()))
     assert status.completed == ()
     (rollback,) = status.rollbacks
