@@ -175,7 +175,8 @@ REBOOTS = "tenon.sh/reboots"
 CLUSTER_LIMITS = "tenon.sh/cluster-limits"
 """Annotation on a NodePool: what the nodes of all NodePools together may have, as ``cpu=1000, nodes=200``."""
 NODE_REPAIR = "tenon.sh/repair"
-"""Annotation on a NodePool; "true" replaces its unhealthy nodes (:mod:`shared.disruption.repair`)."""
+"""Annotation on a NodePool: "true" replaces its unhealthy nodes, "reboot" lets some of them reboot instead
+(:mod:`shared.disruption.repair`)."""
 
 STANDBY = "tenon.sh/standby"
 """Annotation on a NodePool: how many stopped instances it keeps. On a NodeClaim: the state of a standby node

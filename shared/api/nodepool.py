@@ -220,8 +220,8 @@ class NodePool(NamedObject):
 
     @property
     def has_node_repair(self) -> bool:
-        """Whether its owner wants its unhealthy nodes replaced."""
-        return self.metadata.annotations.get(labels.NODE_REPAIR) == "true"
+        """Whether its owner wants its unhealthy nodes repaired."""
+        return self.metadata.annotations.get(labels.NODE_REPAIR) in {"true", "reboot"}
 
     @property
     def has_own_annotations(self) -> bool:

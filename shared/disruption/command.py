@@ -25,6 +25,9 @@ UNDERUTILIZED = "Underutilized"
 UNHEALTHY = "Unhealthy"
 SURPLUS = "Surplus"
 
+REPLACE, REBOOT = "replace", "reboot"
+"""What node repair does with a node."""
+
 WARNING_INTERVAL = timedelta(minutes=15)
 
 

@@ -13,7 +13,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import duration_or_none
 from shared.api.meta import EventReason, is_true
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
+from shared.disruption import terminate_first
 from shared.disruption.candidates import pod_blocker, registered_candidates
 from shared.disruption.command import UNHEALTHY, Blocker, Command, DisruptionWarning, MethodResult
 from shared.disruption.disruption_cost import eviction_cost
@@ -24,7 +25,7 @@ from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.scheduling.static_pools import active_claims, plan_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
 
     from shared.api.kubernetes import Node
@@ -37,13 +38,18 @@ if TYPE_CHECKING:
     from shared.disruption.repair_policies import RepairDecision
     from shared.scheduling.decision import PlannedNodeClaim
 
-    Replacement = tuple[tuple[PlannedNodeClaim, ...], Blocker | None]
-    """The new NodeClaims that a repair needs; or what blocks it."""
-
 REASON = UNHEALTHY
 NEEDS_PRICES = True
 REPAIR_BLOCKED = EventReason("NodeRepairBlocked")
 INVALID_ANNOTATION = EventReason("InvalidAnnotation")
+
+
+class _Plan(Struct, kw_only=True):
+    """The replacements of a node; or what it waits for, or why they can't be staged."""
+
+    claims: tuple[PlannedNodeClaim, ...] = ()
+    waits_for: Blocker | None = None
+    failure: Blocker | None = None
 
 
 class UnhealthyNode(Struct, kw_only=True):
@@ -93,15 +99,13 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
     commands: tuple[Command, ...] = ()
     for node in unhealthy:
         why_not = blocker(state, budgets, node, over_limit)
-        replacements: tuple[PlannedNodeClaim, ...] = ()
-        if why_not is None:
-            replacements, why_not = _replacement(state, node.candidate)
-        if why_not is None:
-            commands = (_command(state, node, replacements),)
+        outcome = _replaced(state, node) if why_not is None else node.candidate.blocked(why_not, reason=UNHEALTHY)
+        if isinstance(outcome, Command):
+            commands = (with_fields(outcome, grace_period=node.grace_period, repair_action=node.decision.action),)
             if _needs_budget(node.candidate):
                 budgets.consume(node.candidate.pool.name)
             break
-        blocked.append(node.candidate.blocked(why_not, reason=UNHEALTHY))
+        blocked.append(outcome)
     return MethodResult(
         commands=commands,
         blocked=tuple(blocked),
@@ -177,38 +181,47 @@ def _veto(node: Node, claim: NodeClaim) -> Blocker | None:
     return None
 
 
-def _replacement(state: DisruptionState, candidate: Candidate) -> Replacement:
-    if candidate.pool.spec.replicas is not None:
-        return _static_replacement(state, candidate)
+def _replaced(state: DisruptionState, node: UnhealthyNode) -> Command | BlockedCandidate:
+    """The command that replaces the node, or why there is none; it goes first where its NodePool allows that."""
+    candidate, message = node.candidate, node.decision.message
+    is_static = candidate.pool.spec.replicas is not None
+    plan = _static_plan(state, candidate) if is_static else _dynamic_plan(state, candidate)
+    if plan.waits_for is not None:
+        return candidate.blocked(plan.waits_for, reason=UNHEALTHY)
+    if plan.failure is not None:
+        return terminate_first.without_replacement(state, candidate, plan.failure, reason=UNHEALTHY, message=message)
+    return Command(
+        removals=(candidate.removal(reason=UNHEALTHY, message=message),),
+        replacements=plan.claims,
+        savings=(state.price(candidate.claim) or 0.0) - sum(c.cheapest.effective_price for c in plan.claims),
+    )
+
+
+def _dynamic_plan(state: DisruptionState, candidate: Candidate) -> _Plan:
     simulation = simulate_scheduling(state, [candidate])
     # The room of CapacityBuffers on a broken node is no use: it is bought elsewhere.
     if simulation.unschedulable:
-        return (), simulation.blocker(candidate)
+        return _Plan(failure=simulation.blocker(candidate))
     if simulation.uninitialized_nodes:
         name = simulation.uninitialized_nodes[0]
-        return (), Blocker(message=f"its pods would go to node {name}, which isn't initialized yet", by=f"Node {name}")
-    return simulation.node_claims, None
+        message = f"its pods would go to node {name}, which isn't initialized yet"
+        return _Plan(waits_for=Blocker(message=message, by=f"Node {name}"))
+    return _Plan(claims=simulation.node_claims)
 
 
-def _static_replacement(state: DisruptionState, candidate: Candidate) -> Replacement:
+def _static_plan(state: DisruptionState, candidate: Candidate) -> _Plan:
     """One more node of the NodePool, within its limits."""
-    pool = candidate.pool
-    by = f"NodePool {pool.name}"
-    if len(active_claims(pool, state.snapshot, ())) > (pool.spec.replicas or 0):
-        return (), Blocker(message="the NodePool is scaled down, or replaces another node", by=by)
+    pool, by = candidate.pool, f"NodePool {candidate.pool.name}"
+    replicas, count = pool.spec.replicas or 0, len(active_claims(candidate.pool, state.snapshot, ()))
+    if count > replicas:
+        return _Plan(waits_for=Blocker(message="the NodePool is scaled down, or replaces another node", by=by))
+    # What is free is the missing replica's.
+    if terminate_first.is_allowed(candidate) and count < min(replicas, terminate_first.node_limit(pool)):
+        return _Plan(waits_for=Blocker(message="the NodePool lacks a node, which is launched first", by=by))
     claims, why_not = plan_nodes(pool, 1, state.snapshot, state.instance_types, state.not_ready)
-    return claims, None if claims else Blocker(message=f"no replacement can be launched: {why_not}", by=by)
-
-
-def _command(state: DisruptionState, node: UnhealthyNode, replacements: Sequence[PlannedNodeClaim]) -> Command:
-    price = state.price(node.candidate.claim) or 0.0
-    return Command(
-        removals=(node.candidate.removal(reason=UNHEALTHY, message=node.decision.message),),
-        replacements=tuple(replacements),
-        savings=price - sum(c.cheapest.effective_price for c in replacements),
-        grace_period=node.grace_period,
-        repair_action=node.decision.action,
-    )
+    if claims:
+        return _Plan(claims=claims)
+    return _Plan(failure=Blocker(message=f"no replacement can be launched: {why_not}", by=by))
 
 
 def _limit_warnings(unhealthy: Iterable[UnhealthyNode], over_limit: Mapping[str, str]) -> Iterator[DisruptionWarning]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.base.struct import Struct
+from shared.disruption.command import REBOOT, REPLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node
     from shared.api.meta import Condition
 
-REPLACE = "replace"
-REBOOT = "reboot"
 RANK_TIME = timedelta(minutes=30)
 """A node that waits this long overtakes one whose policy is a rank higher."""
 _LONG, _SHORT = timedelta(minutes=30), timedelta(minutes=10)

@@ -289,6 +289,27 @@ def test_a_static_pool_never_lacks_a_node(world: World) -> None:
     assert len(standing(world)) == len(world.instances()) == 2
 
 
+def test_a_static_pool_at_its_limit_lets_the_node_go_first_if_its_owner_allows_that(world: World) -> None:
+    world.apply(sample_objects.node_class(world))
+    annotations = {"tenon.sh/repair": "true", "tenon.sh/terminate-first": "true"}
+    world.apply(sample_objects.node_pool(REQUIREMENTS, annotations=annotations, replicas=1, limits={"nodes": "1"}))
+    world.run_until(lambda: len(standing(world)) == 1)
+    world.run_until_idle()
+    (before,) = standing(world)
+    fault(world, before)
+    most: list[int] = []
+
+    def is_replaced() -> bool:
+        most.append(len(world.claims()))
+        return len(standing(world)) == 1 and is_gone(world, before)
+
+    world.run_until(is_replaced, limit=LONG)
+    world.run_until_idle()
+    assert max(most) == 1
+    assert len(world.instances()) == 1
+    assert_nothing_failed(world)
+
+
 def standing(world: World) -> list[str]:
     return sorted(
         n["metadata"]["name"]

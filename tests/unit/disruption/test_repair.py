@@ -17,9 +17,8 @@ from shared.api.nodepool import Budget
 from shared.base.struct import with_fields
 from shared.disruption import disruption_queue, emptiness, methods, repair
 from shared.disruption.candidates import all_candidates
-from shared.disruption.command import MethodResult
+from shared.disruption.command import REBOOT, REPLACE, MethodResult
 from shared.disruption.disruption_queue import queue_status
-from shared.disruption.repair_policies import REBOOT, REPLACE
 from tests.unit.disruption.conftest import NOW
 from tests.unit.disruption.unhealthy_cluster import (
     LIMIT,
@@ -243,6 +242,20 @@ def test_a_static_pool_gets_its_replacement_within_its_limits(cluster: Cluster) 
     spec(cluster, limits={"nodes": "5"})
     assert repaired(cluster) == []
     assert "no replacement can be launched: " in blocked(cluster)["a"]
+    assert 'annotation tenon.sh/terminate-first: "true"' in blocked(cluster)["a"]
+
+
+def test_a_static_pool_at_its_limit_lets_the_node_go_first_if_its_owner_allows_that(cluster: Cluster) -> None:
+    spec(cluster, replicas=5, limits={"nodes": "5"})
+    annotate_pool(cluster, {"tenon.sh/terminate-first": "true"})
+    break_node(cluster, "a")
+    command = the_command(cluster)
+    assert (command.replacements, command.terminate_first) == ((), "static-at-limit")
+    assert (command.grace_period, command.repair_action) == (minutes(10), REPLACE)
+    assert "it goes before its replacement comes" in command.message
+    spec(cluster, replicas=6, limits={"nodes": "6"})
+    assert repaired(cluster) == []
+    assert "lacks a node, which is launched first" in blocked(cluster)["a"]
 
 
 def test_a_static_pool_that_is_scaled_down_or_replaces_a_node_waits(cluster: Cluster) -> None:
@@ -251,7 +264,7 @@ def test_a_static_pool_that_is_scaled_down_or_replaces_a_node_waits(cluster: Clu
     assert repaired(cluster) == []
     assert "scaled down" in blocked(cluster)["a"]
     spec(cluster, replicas=6)
-    assert repaired(cluster) == ["a"]
+    assert len(the_command(cluster).replacements) == 1
 
 
 # --- the command ---

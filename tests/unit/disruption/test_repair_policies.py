@@ -10,10 +10,9 @@ import pytest
 
 from shared.api.kubernetes import Node, NodeStatus
 from shared.api.meta import Condition, ObjectMeta
+from shared.disruption.command import REBOOT, REPLACE
 from shared.disruption.repair_policies import (
     POLICIES,
-    REBOOT,
-    REPLACE,
     RepairDecision,
     RepairPolicy,
     repair_decision,
