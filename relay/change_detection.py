@@ -42,6 +42,9 @@ MIN_UNDERUTILIZATION = 3
 """Pods that must have left in any case: in a small cluster, the sweep each minute is enough for one or two."""
 
 
+_DRAINING_TAINTS = frozenset({names.DISRUPTED_TAINT, names.REBOOTING_TAINT})
+
+
 class ReconcileRequest(NamedTuple):
     """One object to reconcile: the type of the hint to send, and the object's key."""
 
@@ -71,8 +74,8 @@ class _NodeState(NamedTuple):
 
     @property
     def disrupted(self) -> bool:
-        """Whether the node is being drained, so that its pods leave only to run elsewhere."""
-        return any(key == names.DISRUPTED_TAINT for key, _, _ in self.taints)
+        """Whether the node is being drained, so that its pods leave only to run elsewhere, or to come back."""
+        return any(key in _DRAINING_TAINTS for key, _, _ in self.taints)
 
     def differs_from(self, before: _NodeState) -> bool:
         """Whether readiness or allocatable changed, or a taint that repels pods was removed."""
@@ -93,6 +96,8 @@ class ChangeDetector:
         """Nodes whose last pod left before the nodes' watch delivered them."""
         self._generations: dict[Resource, dict[str, tuple[str, int]]] = {kind: {} for kind in POOL_AND_CLASS_KINDS}
         self._node_claims: set[str] = set()
+        self._rebooting: set[str] = set()
+        """NodeClaims whose node reboots in place."""
         self._buffers: dict[str, Hashable] = {}
         """The version of each CapacityBuffer that Tenon provides."""
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
@@ -159,6 +164,7 @@ class ChangeDetector:
             self._deleting[resource].discard(key)
         elif resource == resources.NODE_CLAIMS:
             self._node_claims.discard(key)
+            self._rebooting.discard(key)
             self._deleting[resource].discard(key)
         elif resource == resources.CAPACITY_BUFFERS:
             if self._buffers.pop(key, None) is not None:
@@ -236,6 +242,11 @@ class ChangeDetector:
         if claim.key not in self._node_claims and claim.waits_for_launch:
             yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resources.NODE_CLAIMS.kind}/{claim.key}")
         self._node_claims.add(claim.key)
+        if claim.is_rebooting and claim.key not in self._rebooting:
+            self._rebooting.add(claim.key)
+            yield ReconcileRequest(hints.NODES_CHANGED, claim.status.node_name)
+        elif not claim.is_rebooting:
+            self._rebooting.discard(claim.key)
         deleting = claim.metadata.deletion_timestamp is not None
         if self._starts_deleting(resources.NODE_CLAIMS, claim.key, deleting=deleting):
             yield ReconcileRequest(hints.NODE_CLAIMS_DELETING, claim.key)

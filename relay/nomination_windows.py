@@ -3,7 +3,8 @@
 The lifecycle function nominates pods for a new node in several steps: it may wait for nodes in other domains before the
 node takes pods, nominates pods again that kube-scheduler couldn't bind at once, and clears what is left at the end. No
 change of the node tells it to continue, and a function may die between two steps. So the hint about the node is
-repeated some seconds after each step, until nothing is left to do or the sweep of each minute is enough.
+repeated some seconds after each step, until nothing is left to do or the sweep of each minute is enough. The same holds
+for a node that is drained to be rebooted in place.
 """
 
 from __future__ import annotations

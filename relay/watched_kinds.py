@@ -165,6 +165,9 @@ class NodeStatus(ApiStruct):
     allocatable: dict[str, str | int | float] = {}
 
 
+_CLOSING_TAINTS = frozenset({names.PODS_NOT_NOMINATED_TAINT, names.REBOOTING_TAINT})
+
+
 class WatchedNode(ApiStruct):
     """A node."""
 
@@ -189,8 +192,8 @@ class WatchedNode(ApiStruct):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the node is Ready, but waits until its planned pods are nominated."""
-        return self.is_ready and any(taint.key == names.PODS_NOT_NOMINATED_TAINT for taint in self.spec.taints)
+        """Whether the node is Ready, but closed until its planned pods are nominated, or until it has rebooted."""
+        return self.is_ready and any(taint.key in _CLOSING_TAINTS for taint in self.spec.taints)
 
     @property
     def is_initialized(self) -> bool:
@@ -234,6 +237,11 @@ class WatchedNodeClaim(ApiStruct):
         return names.NODEPOOL not in self.metadata.labels and not any(
             c.type == nodeclaim.LAUNCHED for c in self.status.conditions
         )
+
+    @property
+    def is_rebooting(self) -> bool:
+        """Whether a reboot of its node was requested and hasn't ended."""
+        return any(c.type == nodeclaim.REBOOTING and c.status == "True" for c in self.status.conditions)
 
     @property
     def is_draining(self) -> bool:

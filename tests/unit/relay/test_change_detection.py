@@ -13,6 +13,7 @@ from relay.change_detection import ChangeDetector, ReconcileRequest
 from relay.watched_kinds import (
     BufferSpec,
     KindListed,
+    NodeClaimStatus,
     NodeSpec,
     NodeStatus,
     ObjectChanged,
@@ -33,6 +34,7 @@ from shared.api import labels as names
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ObjectMeta
 from shared.base import hints
+from shared.base.struct import with_fields
 from shared.cluster import resources
 
 if TYPE_CHECKING:
@@ -174,9 +176,10 @@ def test_nodes_are_underutilized_each_time_a_twentieth_of_all_pods_has_left() ->
     assert seen(detector, resources.PODS, *left, *left) == []
 
 
-def test_pods_that_a_drain_moves_leave_no_node_underutilized() -> None:
+@pytest.mark.parametrize("taint", [names.DISRUPTED_TAINT, names.REBOOTING_TAINT])
+def test_pods_that_a_drain_moves_leave_no_node_underutilized(taint: str) -> None:
     detector = filled(node("n1"), node("n2"), pods_each=50)
-    seen(detector, resources.NODES, node("n1", taints=(names.DISRUPTED_TAINT,)))
+    seen(detector, resources.NODES, node("n1", taints=(taint,)))
     for i in range(50):
         assert hints.NODES_UNDERUTILIZED not in {
             request.detail_type
@@ -264,6 +267,19 @@ def test_a_new_node_claim_without_a_pool_is_reported_once() -> None:
         ReconcileRequest(hints.NODE_POOLS_CHANGED, "NodeClaim/alone")
     ]
     assert seen(detector, resources.NODE_CLAIMS, claim("alone", pool="")) == []
+
+
+def test_a_reboot_is_reported_once_when_it_is_requested() -> None:
+    detector = ChangeDetector()
+    status = NodeClaimStatus(
+        node_name="n1", conditions=[WatchedCondition(type="Rebooting", status="True", reason="RebootRequested")]
+    )
+    requested = with_fields(claim("c"), status=status)
+    assert seen(detector, resources.NODE_CLAIMS, claim("c")) == []
+    assert seen(detector, resources.NODE_CLAIMS, requested) == [ReconcileRequest(hints.NODES_CHANGED, "n1")]
+    assert seen(detector, resources.NODE_CLAIMS, requested) == []
+    seen(detector, resources.NODE_CLAIMS, claim("c"))
+    assert len(seen(detector, resources.NODE_CLAIMS, requested)) == 1
 
 
 def test_a_missed_deletion_is_detected_by_the_next_list() -> None:

@@ -21,10 +21,12 @@ from relay.watched_kinds import (
 )
 from shared.api import labels as names
 from shared.api.meta import ObjectMeta
+from shared.base.struct import with_fields
 from shared.cluster import resources
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CLOSED = WatchedTaint(key=names.PODS_NOT_NOMINATED_TAINT, effect="NoSchedule")
+REBOOTING = WatchedTaint(key=names.REBOOTING_TAINT, effect="NoSchedule")
 
 
 def seconds(amount: float) -> timedelta:
@@ -74,6 +76,12 @@ class Given:
 def test_the_hint_about_a_node_that_waits_for_nominations_is_repeated_until_it_takes_pods() -> None:
     given = Given()
     given.nodes(0, node(closed=True))
+    assert [after for after, _ in given.hints(until=31)] == [1, 3, 6, 11, 20, 30]
+
+
+def test_so_is_that_about_a_node_that_is_drained_to_be_rebooted() -> None:
+    given = Given()
+    given.nodes(0, with_fields(node(closed=True), spec=NodeSpec(taints=[REBOOTING])))
     assert [after for after, _ in given.hints(until=31)] == [1, 3, 6, 11, 20, 30]
 
 
