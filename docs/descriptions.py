@@ -105,6 +105,7 @@ EVENTS = {
     "ProviderIDRestored": "NodeClaim: its `status.providerID` was changed, and restored from the instance's tag.",
     "ProviderIDUnknown": "Node: its `spec.providerID` is not an EC2 instance.",
     "RebootFailed": "NodeClaim: why its node couldn't be rebooted in place; it is replaced.",
+    "RebootNotPossible": "Node: its NodePool asks for reboots, which are off in the deployment; it is replaced.",
     "RebootObserved": "NodeClaim: its node has booted again, and is awaited to be ready.",
     "Registered": "NodeClaim: its node joined the cluster.",
     "RegistrationTimeout": "NodeClaim: its node did not register within 15 minutes; it is deleted.",

@@ -174,7 +174,7 @@ REBOOT_RECOVERY = _durations(
 )
 DECISIONS = _counted(
     "karpenter_voluntary_disruption_decisions_total",
-    "Disruption commands: delete, replace where the nodes get replacements, or terminate-first.",
+    "Disruption commands: delete, replace where the nodes get replacements, terminate-first, or reboot.",
     "decision",
     "reason",
 )

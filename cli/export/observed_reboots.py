@@ -44,6 +44,7 @@ class ObservedReboots:
         self._running: dict[str, _Reboot] = {}
         self._ended: dict[str, datetime | None] | None = None
         """When the last reboot of each NodeClaim ended, by uid; None before the first snapshot."""
+        self._requests = 0
         self._counts: Counter[str] = Counter()
         self._durations: dict[tuple[str, str], timedelta] = {}
         """The sum by metric and result."""
@@ -57,6 +58,7 @@ class ObservedReboots:
             uid = claim.metadata.uid
             if is_rebooting(claim):
                 is_issued = reboot.phase(claim) == reboot.ISSUED
+                self._requests += self._ended is not None and uid not in self._running
                 running[uid] = _Reboot(reboot.requested_at(claim), reboot.issued_at(claim) if is_issued else None)
             elif (outcome := condition(claim.status.conditions, nodeclaim.REBOOTING)) is not None:
                 ended[uid] = outcome.last_transition_time
@@ -66,6 +68,7 @@ class ObservedReboots:
 
     def samples(self) -> Iterator[Sample]:
         """The counters now, of each result from the start."""
+        yield sample(families.DECISIONS, self._requests, decision="reboot", reason="unhealthy")
         for result in RESULTS:
             yield sample(families.REBOOTS, self._counts[result], result=result)
         for family, results in ((families.REBOOT_DURATION, RESULTS), (families.REBOOT_RECOVERY, ("",))):

@@ -22,7 +22,7 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.cluster.pod_cache import list_pods_on_node
 from shared.disruption import disruption_queue
-from shared.disruption.command import EMPTY, UNHEALTHY
+from shared.disruption.command import EMPTY, REBOOT, UNHEALTHY
 from shared.disruption.disruption_queue import QueueEntry
 from shared.disruption.disruption_state import workload_pods
 from shared.disruption.methods import withdrawn
@@ -52,6 +52,8 @@ class DisruptionReport(MutableStruct, kw_only=True):
     removed: int = 0
     repaired: int = 0
     """Of these, how many were unhealthy."""
+    rebooted: int = 0
+    """Nodes whose reboot was requested."""
     replacements: int = 0
     saved: float = 0.0
 
@@ -73,6 +75,9 @@ class CommandExecutor(Struct, kw_only=True):
     def start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
         """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
         command_id = next(self.command_ids)
+        if command.repair_action == REBOOT:
+            self._request_reboots(command, state, command_id=command_id)
+            return None
         if not (command.savings or command.replacements or command.terminate_first):
             command = with_fields(command, savings=self.replacements.price_of_removals(command, state.snapshot))
         claims = self.replacements.node_claims(command, state.snapshot, command_id=command_id, now=state.now)
@@ -86,6 +91,17 @@ class CommandExecutor(Struct, kw_only=True):
             self.report.removed += 0 if written else len(command.removals)
             self.report.saved += command.savings
         return written
+
+    def _request_reboots(self, command: Command, state: DisruptionState, *, command_id: str) -> None:
+        """Leave the nodes to the lifecycle function, which reboots them."""
+        from functions.disruption import reboot_requests  # noqa: PLC0415 - optional, and rare
+
+        claims_by_name = {c.name: c for c in state.snapshot.node_claims}
+        for removal in command.removals:
+            claim = claims_by_name[removal.claim]
+            reboot_requests.request_reboot(self.client, claim, command.grace_period, why=removal.message, now=state.now)
+            self.report.rebooted += 1
+        self.decisions.record_command(command, command_id=command_id, now=state.now)
 
     def _execute(
         self, command: Command, replacements: Sequence[NodeClaim], state: DisruptionState, *, command_id: str

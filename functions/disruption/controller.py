@@ -83,7 +83,13 @@ class DisruptionController:
         self._sqs = sqs
         self._runtime = runtime
         self._logger = logger
-        self._state_reader = StateReader(client=client, cloud_provider=cloud_provider, runtime=runtime, logger=logger)
+        self._state_reader = StateReader(
+            client=client,
+            cloud_provider=cloud_provider,
+            runtime=runtime,
+            logger=logger,
+            reboots=settings.reboot == "on",
+        )
         self._executor = CommandExecutor(
             settings=settings,
             client=client,
@@ -120,7 +126,7 @@ class DisruptionController:
         consolidated = None
         if consolidate:
             state = self._with_evidence(state)
-            if not claims and not deleted:
+            if not (claims or deleted or self._executor.report.rebooted):
                 consolidated = self._consolidate(state, cluster.budgets)
         all_results = results if consolidated is None else [*results, consolidated]
         blocked = (candidate for result in all_results for candidate in result.blocked)
@@ -146,8 +152,8 @@ class DisruptionController:
             for command in result.commands:
                 lease.check()
                 claims += self._executor.start(command, state) or ()
-            if claims:
-                break  # The other methods don't know the new nodes' capacity. They follow in the next reconcile.
+            if claims or self._executor.report.rebooted:
+                break  # The other methods don't know the nodes that come, or come back. They follow next time.
             state = state.with_selected(result)
         return state, results, claims
 

@@ -54,6 +54,8 @@ class StateReader(Struct, kw_only=True):
     cloud_provider: CloudProvider
     runtime: Runtime
     logger: Logger
+    reboots: bool = False
+    """Whether the deployment may reboot instances."""
 
     def read(self, lease: Lease) -> ClusterState:
         """The cluster's state now, still without instance types and prices, and its budgets. The lease is held."""
@@ -61,7 +63,7 @@ class StateReader(Struct, kw_only=True):
         pause = read_pause(lease.annotations, now=now)
         everything = with_fields(read_snapshot(self.client, now=now), pause=pause)
         snapshot = without_standbys(everything)
-        state = DisruptionState(snapshot=snapshot, now=now)
+        state = DisruptionState(snapshot=snapshot, now=now, reboots=self.reboots)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)
         nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)
         node_classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}

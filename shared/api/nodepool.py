@@ -224,6 +224,11 @@ class NodePool(NamedObject):
         return self.metadata.annotations.get(labels.NODE_REPAIR) in {"true", "reboot"}
 
     @property
+    def repairs_by_reboot(self) -> bool:
+        """Whether its unhealthy nodes are rebooted in place where their repair policy says so."""
+        return self.metadata.annotations.get(labels.NODE_REPAIR) == "reboot"
+
+    @property
     def has_own_annotations(self) -> bool:
         """Whether it has annotations of Tenon's, such as those about spot."""
         return any(key.startswith(labels.OWN_PREFIX) for key in self.metadata.annotations)

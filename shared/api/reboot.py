@@ -48,6 +48,12 @@ def requested_at(claim: NodeClaim) -> datetime | None:
     return rebooting.last_transition_time if rebooting is not None and rebooting.status == "True" else None
 
 
+def ended_at(claim: NodeClaim) -> datetime | None:
+    """When the last reboot ended; None without one, and while one isn't over."""
+    rebooting = condition(claim.status.conditions, nodeclaim.REBOOTING)
+    return rebooting.last_transition_time if rebooting is not None and rebooting.status == "False" else None
+
+
 def called_at(claim: NodeClaim) -> datetime | None:
     """When the reboot was first to be called; None before that, and where Karpenter began it."""
     return _time(claim.metadata.annotations.get(names.REBOOT_CALLED_AT, ""))
@@ -93,13 +99,15 @@ def may_reboot(claim: NodeClaim, *, now: datetime) -> bool:
 
 def with_grace_period(claim: NodeClaim, period: timedelta | None) -> NodeClaim:
     """The first write of a request: how long the drain may take, and nothing of an earlier reboot."""
+    if not _may_be_requested(claim):
+        return claim
     text = None if period is None else format_duration(period)
     return _annotated(claim, {names.REBOOT_GRACE_PERIOD: text, names.PRE_BOOT_ID: None, names.REBOOT_CALLED_AT: None})
 
 
 def with_request(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:
     """The second write of a request: its conditions, unless the NodeClaim is rebooting or being deleted."""
-    if is_rebooting(claim) or claim.metadata.deletion_timestamp is not None:
+    if not _may_be_requested(claim):
         return claim
     conditions = with_condition(
         claim.status.conditions,
@@ -165,6 +173,10 @@ def ended(claim: NodeClaim, reason: str, message: str, *, now: datetime) -> Node
         claim,
         with_condition(conditions, nodeclaim.REBOOTING, status=False, reason=reason, message=message, now=now),
     )
+
+
+def _may_be_requested(claim: NodeClaim) -> bool:
+    return not is_rebooting(claim) and claim.metadata.deletion_timestamp is None
 
 
 def _counted(claim: NodeClaim, *, now: datetime) -> NodeClaim:

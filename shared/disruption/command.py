@@ -46,8 +46,8 @@ class Command(Struct, kw_only=True):
 
     ``savings`` is USD per hour (negative: the command costs money). A ``forced`` command ignores blockers and isn't
     validated. ``grace_period`` bounds the drains, which the NodeClaims may bound too (None: only they do).
-    ``repair_action`` is what the repair policy asks for (:mod:`shared.disruption.repair_policies`). ``terminate_first``
-    says, in Karpenter's word, why the nodes go before their replacements come; empty otherwise.
+    ``repair_action`` is what node repair does (:mod:`shared.disruption.repair_policies`): a node that reboots stays.
+    ``terminate_first`` says, in Karpenter's word, why the nodes go before their replacements come; empty otherwise.
     """
 
     removals: tuple[Removal, ...]

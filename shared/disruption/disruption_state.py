@@ -51,6 +51,7 @@ class DisruptionState(Struct, kw_only=True, dict=True):
     are as in :class:`~shared.scheduling.decision.Problem`. ``node_classes`` are by pool, as resolved now.
     ``instance_networks`` are by provider id, of the instances that are known. ``is_drifted`` is the cloud provider's.
     ``evidence`` for how long savings last is by pool. ``coverage`` is what commitments pay of the nodes, by claim.
+    ``reboots``: the deployment may reboot instances.
     """
 
     snapshot: Snapshot
@@ -66,6 +67,7 @@ class DisruptionState(Struct, kw_only=True, dict=True):
     is_drifted: Callable[[NodeClaim, NodeClass, InstanceNetwork | None], str] = _not_drifted
     evidence: Mapping[str, SavingsEvidence] = {}
     coverage: OwnCoverage | None = None
+    reboots: bool = False
 
     @cached_property
     def pools(self) -> Mapping[str, NodePool]:

@@ -13,14 +13,16 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import duration_or_none
 from shared.api.meta import EventReason, is_true
+from shared.api.reboot import ended_at
 from shared.base.struct import Struct, with_fields
 from shared.disruption import terminate_first
 from shared.disruption.candidates import pod_blocker, registered_candidates
-from shared.disruption.command import UNHEALTHY, Blocker, Command, DisruptionWarning, MethodResult
+from shared.disruption.command import REBOOT, UNHEALTHY, Blocker, Command, DisruptionWarning, MethodResult
 from shared.disruption.disruption_cost import eviction_cost
 from shared.disruption.disruption_queue import queue_entry
+from shared.disruption.repair_action import reboot_warnings, repair_action
 from shared.disruption.repair_limit import pools_over_limit, read_limit
-from shared.disruption.repair_policies import repair_decision, repair_matches
+from shared.disruption.repair_policies import eligible_times, repair_decision, repair_matches
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.scheduling.static_pools import active_claims, plan_nodes
 
@@ -53,10 +55,11 @@ class _Plan(Struct, kw_only=True):
 
 
 class UnhealthyNode(Struct, kw_only=True):
-    """A candidate, and what its conditions call for."""
+    """A candidate, what its conditions call for, and what is done about it: ``action``."""
 
     candidate: Candidate
     decision: RepairDecision
+    action: str
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -73,15 +76,14 @@ class UnhealthyNode(Struct, kw_only=True):
 
 def disruption_message(state: DisruptionState, candidate: Candidate) -> str:
     """Why the node is to be repaired; empty when it isn't."""
-    matches = repair_matches(candidate.node) if candidate.pool.has_node_repair else ()
-    decision = repair_decision(matches, now=state.now)
+    decision = _decision(candidate.claim, candidate.node, state.now) if candidate.pool.has_node_repair else None
     return decision.message if decision is not None else ""
 
 
 def unhealthy_nodes(state: DisruptionState) -> tuple[UnhealthyNode, ...]:
     """The nodes whose conditions are tolerated no longer, blocked or not, in the order in which they are repaired."""
-    decisions = ((c, repair_decision(repair_matches(c.node), now=state.now)) for c in _candidates(state))
-    unhealthy = (UnhealthyNode(candidate=c, decision=decision) for c, decision in decisions if decision is not None)
+    decisions = ((c, d) for c in _candidates(state) if (d := _decision(c.claim, c.node, state.now)) is not None)
+    unhealthy = (UnhealthyNode(candidate=c, decision=d, action=repair_action(state, c, d)) for c, d in decisions)
     return tuple(sorted(unhealthy, key=lambda node: node.rank))
 
 
@@ -99,9 +101,9 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
     commands: tuple[Command, ...] = ()
     for node in unhealthy:
         why_not = blocker(state, budgets, node, over_limit)
-        outcome = _replaced(state, node) if why_not is None else node.candidate.blocked(why_not, reason=UNHEALTHY)
+        outcome = _repaired(state, node) if why_not is None else node.candidate.blocked(why_not, reason=UNHEALTHY)
         if isinstance(outcome, Command):
-            commands = (with_fields(outcome, grace_period=node.grace_period, repair_action=node.decision.action),)
+            commands = (with_fields(outcome, grace_period=node.grace_period, repair_action=node.action),)
             if _needs_budget(node.candidate):
                 budgets.consume(node.candidate.pool.name)
             break
@@ -109,7 +111,11 @@ def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callab
     return MethodResult(
         commands=commands,
         blocked=tuple(blocked),
-        warnings=(*_limit_warnings(unhealthy, over_limit), *_annotation_warnings(pools)),
+        warnings=(
+            *_limit_warnings(unhealthy, over_limit),
+            *_annotation_warnings(pools),
+            *reboot_warnings(state, ((n.candidate, n.decision) for n in unhealthy)),
+        ),
         requeue_at=_next_due(state),
     )
 
@@ -143,10 +149,15 @@ def _withdrawal(state: DisruptionState, claim: NodeClaim, node: Node) -> str:
     pool = state.pools.get(claim.metadata.labels.get(names.NODEPOOL, ""))
     if pool is None or not pool.has_node_repair:
         return "node repair was turned off"
-    if repair_decision(repair_matches(node), now=state.now) is None:
+    if _decision(claim, node, state.now) is None:
         return f"node {node.metadata.name} is healthy again"
     veto = _veto(node, claim)
     return veto.message if veto is not None else ""
+
+
+def _decision(claim: NodeClaim, node: Node, now: datetime) -> RepairDecision | None:
+    """What the node's conditions call for; a reboot that has just ended has its time to help."""
+    return repair_decision(repair_matches(node), now=now, not_before=ended_at(claim))
 
 
 def _candidates(state: DisruptionState) -> Iterator[Candidate]:
@@ -179,6 +190,13 @@ def _veto(node: Node, claim: NodeClaim) -> Blocker | None:
         if owner.metadata.annotations.get(names.DO_NOT_REPAIR) == "true":
             return Blocker(message=f"annotation {names.DO_NOT_REPAIR} is set", by=by)
     return None
+
+
+def _repaired(state: DisruptionState, node: UnhealthyNode) -> Command | BlockedCandidate:
+    """The command that reboots or replaces the node, or why there is none. A reboot keeps the instance: no savings."""
+    if node.action != REBOOT:
+        return _replaced(state, node)
+    return Command(removals=(node.candidate.removal(reason=UNHEALTHY, message=node.decision.message),))
 
 
 def _replaced(state: DisruptionState, node: UnhealthyNode) -> Command | BlockedCandidate:
@@ -240,5 +258,5 @@ def _annotation_warnings(pools: Iterable[NodePool]) -> Iterator[DisruptionWarnin
 
 def _next_due(state: DisruptionState) -> datetime | None:
     """When the toleration of the next condition is over."""
-    times = (match.eligible_at for c in _candidates(state) for match in repair_matches(c.node))
+    times = (at for c in _candidates(state) for at in eligible_times(repair_matches(c.node), ended_at(c.claim)))
     return min((at for at in times if at > state.now), default=None)

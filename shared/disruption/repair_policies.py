@@ -139,6 +139,11 @@ def repair_decision(
     )
 
 
+def eligible_times(matches: Iterable[RepairMatch], not_before: datetime | None) -> Iterator[datetime]:
+    """When the toleration of each match is over, as in :func:`repair_decision`."""
+    return (_eligible_at(match, not_before) for match in matches)
+
+
 def _precedence(at: datetime, match: RepairMatch) -> tuple[bool, int, datetime, str]:
     """The lowest gives the action and the cause."""
     return match.policy.action != REPLACE, -match.policy.priority, at, match.condition.type

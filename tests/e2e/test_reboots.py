@@ -8,25 +8,39 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
 
 from local.faults import Fault
-from local.kubelets.behavior import MachineBehavior, Timing
+from local.kubelets.behavior import MachineBehavior
 from local.kubernetes import kinds
-from local.world import World, sample_objects
+from local.world import World
 from local.world.options import Options
 from shared.api import labels as names
+from tests.e2e.rebooting_nodes import (
+    MINUTE,
+    ON,
+    POOL,
+    TIMING,
+    annotate,
+    assert_no_failures,
+    boot_id,
+    calls,
+    claim_of,
+    condition,
+    is_deleted,
+    is_initialized,
+    rebooting,
+    request,
+    set_conditions,
+    start,
+    succeeded,
+    taints,
+)
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from local.kubernetes.objects import Obj
-
-POOL = "default"
-MINUTE = timedelta(minutes=1)
-TIMING = Timing(boot=(30.0, 30.0), restart=(60.0, 60.0), ready=(4.0, 4.0), pull=(1.0, 1.0))
-ON = {"reboot": "on"}
 
 
 @pytest.fixture
@@ -34,85 +48,6 @@ def world() -> Iterator[World]:
     """A cluster whose deployment may reboot instances."""
     with World(cluster="demo", options=Options(context=ON, timing=TIMING)) as running_world:
         yield running_world
-
-
-def start(world: World, *, protected: int = 0, evictable: int = 1, **pool: Any) -> Obj:
-    """One node with these pods; its NodeClaim."""
-    world.apply(sample_objects.node_class(world))
-    world.apply(sample_objects.node_pool({names.INSTANCE_TYPE: ["m5.xlarge"]}, name=POOL, **pool))
-    world.apply(sample_objects.deployment("web", evictable, {"cpu": "500m"}))
-    kept = sample_objects.deployment("kept", protected, {"cpu": "500m"})
-    kept["spec"]["template"]["metadata"]["annotations"] = {names.DO_NOT_DISRUPT: "true"}
-    world.apply(kept)
-    world.run_until(lambda: len(running(world)) == protected + evictable, limit=10 * MINUTE)
-    world.run_until(lambda: all(is_initialized(n) for n in world.nodes(POOL)))
-    (claim,) = world.claims()
-    return claim
-
-
-def condition(claim: Obj, type_: str) -> Obj:
-    return next((c for c in claim["status"]["conditions"] if c["type"] == type_), {})
-
-
-def rebooting(world: World, name: str) -> tuple[str, str]:
-    """Status and reason of condition Rebooting."""
-    current = condition(claim_of(world, name), "Rebooting")
-    return current.get("status", ""), current.get("reason", "")
-
-
-def claim_of(world: World, name: str) -> Obj:
-    return next((c for c in world.claims() if c["metadata"]["name"] == name), {"status": {"conditions": []}})
-
-
-def is_initialized(node: Obj) -> bool:
-    return bool(node["metadata"]["labels"].get(names.INITIALIZED) == "true")
-
-
-def boot_id(node: Obj) -> str:
-    return str(node["status"]["nodeInfo"]["bootID"])
-
-
-def taints(node: Obj) -> set[str]:
-    return {t["key"] for t in node["spec"].get("taints") or []}
-
-
-def annotate(world: World, name: str, annotations: dict[str, str]) -> None:
-    kind = world.store.kind("karpenter.sh/v1", "NodeClaim")
-    world.store.patch(kind, name, {"metadata": {"annotations": annotations}})
-
-
-def request(world: World, claim: Obj, *, grace: str | None = "1m", reason: str = "RebootRequested") -> None:
-    """Ask for a reboot as Karpenter's node repair does: annotation first, then the conditions."""
-    if grace is not None:
-        annotate(world, claim["metadata"]["name"], {names.REBOOT_GRACE_PERIOD: grace})
-    at = world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    new = [
-        {"type": "DisruptionReason", "status": "True", "reason": "Unhealthy", "message": "Unhealthy"},
-        {"type": "Rebooting", "status": "True", "reason": reason, "message": "rebooting for Accelerated/XID"},
-    ]
-    set_conditions(world, claim, [{**c, "lastTransitionTime": at} for c in new])
-
-
-def set_conditions(world: World, claim: Obj, conditions: list[Obj]) -> None:
-    types, name = {c["type"] for c in conditions}, claim["metadata"]["name"]
-    kept = [c for c in claim_of(world, name)["status"]["conditions"] if c["type"] not in types]
-    kind = world.store.kind("karpenter.sh/v1", "NodeClaim")
-    world.store.patch(kind, name, {"status": {"conditions": [*kept, *conditions]}}, subresource="status")
-
-
-def calls(world: World) -> int:
-    return sum(c.operation == "RebootInstances" and not c.error for c in world.aws.calls.all)
-
-
-def succeeded(world: World, claim: Obj) -> bool:
-    (node,) = world.nodes(POOL)
-    name = claim["metadata"]["name"]
-    return rebooting(world, name) == ("False", "RebootSucceeded") and is_initialized(node)
-
-
-def assert_no_failures(world: World) -> None:
-    assert world.failures() == []
-    assert world.dead_letters() == []
 
 
 @pytest.mark.flow
@@ -323,3 +258,16 @@ def test_a_crash_between_any_two_calls_ends_in_the_same_node() -> None:
             assert len(history.split(",")) == number
         assert {(call, when) for call in required for when in ("before", "after")} <= crashes.tried
         assert len(world.aws.instances.all) == 1
+
+
+def test_an_instance_that_is_terminated_while_it_reboots_is_replaced_at_once(world: World) -> None:
+    claim = start(world, protected=1)
+    request(world, claim)
+    world.run_until(lambda: rebooting(world, claim["metadata"]["name"])[1] == "RebootIssued", limit=5 * MINUTE)
+    boto3.client("ec2").terminate_instances(InstanceIds=[world.aws.instances.all[0].id])
+    terminated = world.clock.now()
+    world.run_until(lambda: is_deleted(world, claim["metadata"]["name"]), limit=10 * MINUTE)
+    assert world.clock.now() - terminated < 5 * MINUTE
+    world.run_until(lambda: len(running(world)) == 2 and len(world.claims()) == 1, limit=10 * MINUTE)
+    assert not events(world, "RebootFailed")
+    assert_no_failures(world)

@@ -17,7 +17,7 @@ from shared.api.nodepool import Budget
 from shared.base.struct import with_fields
 from shared.disruption import disruption_queue, emptiness, methods, repair
 from shared.disruption.candidates import all_candidates
-from shared.disruption.command import REBOOT, REPLACE, MethodResult
+from shared.disruption.command import REPLACE, MethodResult
 from shared.disruption.disruption_queue import queue_status
 from tests.unit.disruption.conftest import NOW
 from tests.unit.disruption.unhealthy_cluster import (
@@ -270,11 +270,11 @@ def test_a_static_pool_that_is_scaled_down_or_replaces_a_node_waits(cluster: Clu
 # --- the command ---
 
 
-@pytest.mark.parametrize(("reason", "action"), [("NvidiaXID48Error", REBOOT), ("NvidiaXID79Error", REPLACE)])
-def test_the_command_keeps_what_the_policy_asks_for(cluster: Cluster, reason: str, action: str) -> None:
+@pytest.mark.parametrize("reason", ["NvidiaXID48Error", "NvidiaXID79Error"])
+def test_the_command_replaces_the_node_and_has_the_policys_grace_period(cluster: Cluster, reason: str) -> None:
     break_node(cluster, "a", type="AcceleratedHardwareReady", reason=reason, ago=minutes(11))
     command = the_command(cluster)
-    assert (command.repair_action, command.grace_period) == (action, minutes(5))
+    assert (command.repair_action, command.grace_period) == (REPLACE, minutes(5))
     assert command.message == f"condition AcceleratedHardwareReady has been False ({reason}) for 0:10:00"
 
 

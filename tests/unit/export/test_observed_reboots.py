@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cli.export import families
 from cli.export.observed_reboots import INVALID, NOT_BACK, NOT_CALLED, SUCCEEDED, ObservedReboots
 from shared.api import nodeclaim, reboot
 from shared.api.meta import ObjectMeta, with_condition
@@ -35,7 +36,7 @@ def values(*reads: NodeClaim | None) -> dict[str, float]:
     return {
         f"{s.family.name.removeprefix('karpenter_nodes_')}{s.suffix} {s.labels.get('result', '')}".strip(): s.value
         for s in observed.samples()
-        if s.value
+        if s.value and s.family != families.DECISIONS
     }
 
 
@@ -74,3 +75,11 @@ def test_each_reboot_counts() -> None:
     again = reboot.with_request(BACK, "why", now=NOW + 10 * MINUTE)
     twice = reboot.ended(again, reboot.SUCCEEDED, "", now=NOW + 11 * MINUTE)
     assert values(IDLE, ISSUED, BACK, again, twice)["reboots_total succeeded"] == 2
+
+
+def test_a_request_is_a_decision() -> None:
+    observed = ObservedReboots()
+    for claim in (IDLE, REQUESTED, ISSUED, BACK):
+        observed.observe([claim])
+    (decisions,) = (s for s in observed.samples() if s.family == families.DECISIONS)
+    assert (decisions.value, decisions.labels) == (1, {"decision": "reboot", "reason": "unhealthy"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -27,10 +26,10 @@ def claim(
     requested: timedelta = timedelta(),
     issued: timedelta | None = None,
     annotations: dict[str, str] | None = None,
-    **spec: Any,
+    expire_after: str = "Never",
+    termination_grace_period: str | None = None,
 ) -> NodeClaim:
     """A NodeClaim whose reboot was requested, and called, so long ago."""
-    given: dict[str, Any] = {"expire_after": "Never", **spec}
     initialized = Condition(type=nodeclaim.INITIALIZED, status="True", last_transition_time=NOW - 60 * MINUTE)
     if issued is not None:
         initialized = Condition(type=nodeclaim.INITIALIZED, status="Unknown", last_transition_time=NOW - issued)
@@ -39,7 +38,7 @@ def claim(
     )
     return NodeClaim(
         metadata=ObjectMeta(name="c", annotations=annotations or {}, creation_timestamp=NOW - 120 * MINUTE),
-        spec=NodeClaimSpec(**given),
+        spec=NodeClaimSpec(expire_after=expire_after, termination_grace_period=termination_grace_period),
         status=NodeClaimStatus(node_name="n", conditions=[initialized, rebooting]),
     )
 
@@ -239,7 +238,9 @@ def test_conditions_from_the_request_to_the_end() -> None:
 
 
 def test_a_request_forgets_the_reboot_before() -> None:
-    again = reboot.with_grace_period(claim(annotations={**recorded(), **grace("1m")}), None)
+    before = claim(annotations={**recorded(), **grace("1m")})
+    assert reboot.with_grace_period(before, None) == before  # it isn't over
+    again = reboot.with_grace_period(reboot.ended(before, reboot.SUCCEEDED, "", now=NOW), None)
     assert again.metadata.annotations == {}
     assert reboot.with_grace_period(again, 5 * MINUTE).metadata.annotations == grace("5m")
 
