@@ -46,7 +46,8 @@ class Ec2Machines:
 
     def reboots(self) -> Mapping[str, int]:
         """How often instances were rebooted, by id."""
-        return self._instances.reboots
+        # A copy: in real time, instances are rebooted meanwhile.
+        return dict(self._instances.reboots)
 
     def _machine(self, instance: MotoObject) -> Machine:
         if instance.id not in self._machines:
