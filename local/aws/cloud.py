@@ -35,11 +35,13 @@ from local.aws.eventual_consistency import EventualConsistency
 from local.aws.fleet import Fleets
 from local.aws.function_urls import FunctionUrls
 from local.aws.iam_enforcement import IamEnforcement, function_credentials
+from local.aws.instance_status import InstanceStatuses
 from local.aws.interceptor import Interceptor
 from local.aws.lambda_functions import LambdaFunctions
 from local.aws.prices import Prices
 from local.aws.purchases import Purchases
 from local.aws.sqs_queues import SqsQueues
+from local.aws.zonal_shifts import ZonalShifts
 from local.faults import Faults
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ class Cloud:
             reservations=self.reservations,
             consistency=self.consistency,
         )
+        self.statuses = InstanceStatuses(self.instances, now=now)
+        self.zonal_shifts = ZonalShifts(region=region, now=now)
         self.account: account.Account
         self.auto_scaling: AutoScalingGroups
         self.managed_hooks: ManagedHooks
@@ -165,6 +169,8 @@ class Cloud:
         self._interceptor.serve_operation(
             "ec2", "DescribeReservedInstances", self.purchases.describe_reserved_instances
         )
+        self._interceptor.serve_rest("arc-zonal-shift", self.zonal_shifts.serve)
+        self._interceptor.serve_operation("ec2", "DescribeInstanceStatus", self.statuses.describe)
         self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
         self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
         self._interceptor.serve_operation(
@@ -203,6 +209,7 @@ class Cloud:
             endpoint=endpoint,
             certificate_authority=certificate_authority,
         )
+        self.zonal_shifts.resources.add(backends.eks(self.region).clusters[cluster].arn)
         return self.account
 
     def deploy(self, assembly: Path) -> stack.DeployedStack:

@@ -38,8 +38,8 @@ def requests(service: str, operation: str, params: Params, at: CallContext, *, s
 
 _FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
 _EC2_READS = (
-    "AvailabilityZones", "CapacityReservations", "Images", "InstanceTypeOfferings", "InstanceTypes", "Instances",
-    "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "ReservedInstances", "SecurityGroups",
+    "AvailabilityZones", "CapacityReservations", "Images", "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes",
+    "Instances", "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "ReservedInstances", "SecurityGroups",
     "SpotInstanceRequests",
     "SpotPriceHistory", "Subnets", "Volumes",
 )  # fmt: skip
@@ -271,6 +271,13 @@ def _cluster(params: Params, at: CallContext) -> str:
     return at.arn("eks", f"cluster/{params['name']}")
 
 
+def _zonal_shift(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
+    def permissions(params: Params, _at: CallContext) -> Iterator[Permission]:
+        yield action, "*", {"arc-zonal-shift:ResourceIdentifier": [params["resourceIdentifier"]]}
+
+    return permissions
+
+
 def _parameters(action: str) -> Callable[[Params, CallContext], Iterator[Permission]]:
     def permissions(params: Params, at: CallContext) -> Iterator[Permission]:
         for name in params.get("Names") or [params["Name"]]:
@@ -321,6 +328,7 @@ _BY_CALL: Mapping[str, Callable[[Params, CallContext], Iterator[Permission]]] = 
     "ssm:GetParameters": _parameters("ssm:GetParameters"),
     "ssm:PutParameter": _parameters("ssm:PutParameter"),
     "eks:DescribeCluster": _on("eks:DescribeCluster", _cluster),
+    "arc-zonal-shift:GetManagedResource": _zonal_shift("arc-zonal-shift:GetManagedResource"),
     "eks:DeleteCluster": _on("eks:DeleteCluster", _cluster),
     "sqs:SendMessage": _on("sqs:SendMessage", _queue),
     "sqs:SendMessageBatch": _on("sqs:SendMessage", _queue),

@@ -11,6 +11,7 @@ import threading
 import time
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 from botocore.awsrequest import AWSResponse
@@ -62,6 +63,7 @@ class Interceptor:
         self._now = now
         self._sleep = sleep
         self._services: dict[str, Callable[[str, bytes], RawResponse]] = {}
+        self._rest_services: dict[str, Callable[[str, str, bytes], RawResponse]] = {}
         self._operations: dict[tuple[str, str], Callable[[bytes], RawResponse]] = {}
 
     def guard(self, session: boto3.Session) -> None:
@@ -72,6 +74,10 @@ class Interceptor:
     def serve(self, service: str, handler: Callable[[str, bytes], RawResponse]) -> None:
         """Serve a service that moto lacks: the handler gets the operation and the request's body."""
         self._services[service] = handler
+
+    def serve_rest(self, service: str, handler: Callable[[str, str, bytes], RawResponse]) -> None:
+        """Serve a service that moto lacks, and whose parameters are in the path, which the handler gets too."""
+        self._rest_services[service] = handler
 
     def serve_operation(self, service: str, operation: str, handler: Callable[[bytes], RawResponse]) -> None:
         """Serve an operation that moto lacks: the handler gets the request's body."""
@@ -113,6 +119,8 @@ class Interceptor:
             return handler(operation, body)
         if service == "ec2" and (fault := ec2_limits.request_error(operation, body, caller=CALLER.get())):
             return _error(service, fault)
+        if rest_handler := self._rest_services.get(service):
+            return rest_handler(operation, urlsplit(request.url).path, body)
         response = botocore_stubber(event_name, request)
         if response is None:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")

@@ -33,6 +33,7 @@ from local.world.quiescence import ActivityMonitor, unfinished
 from local.world.stack_context import stack_context
 from local.world.timeline import Timeline
 from local.world.world_errors import DeniedRequestsError, DroppedInvocationsError
+from local.world.zonal_shift_cordons import ZonalShiftCordons
 from shared.cluster.connect import ClusterInfo
 
 if TYPE_CHECKING:
@@ -175,7 +176,8 @@ class World:
             stack.enter_context(BackgroundLoop(self.clock, [kubelets]))
         stepped = () if in_real_time else self.kubelets
         pods = () if self.relay is None else (self.relay,)
-        actors = [*self.control_plane.controllers(), *stepped, *pods, *self.aws.actors()]
+        cordons = ZonalShiftCordons(store=self.store, shifts=self.aws.zonal_shifts)
+        actors = [*self.control_plane.controllers(), *stepped, *pods, *self.aws.actors(), cordons]
         self._loop = EventLoop(
             self.clock,
             actors,
