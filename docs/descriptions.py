@@ -19,6 +19,7 @@ SETTINGS_MEANINGS = {
     "node_groups": "`on` or `off`: whether node groups are scaled.",
     "reboot": "`on` or `off`: whether unhealthy nodes may be rebooted in place.",
     "standby": "`on` or `off`: whether instances may be stopped and started, for standby nodes.",
+    "zonal_shift": "`on` or `off`: whether ARC's zonal shifts of the cluster are followed.",
     "commitments": "`on` or `off`: whether the account's Savings Plans and Reserved Instances count.",
     "commitment_share": "The part of the account's commitments that the cluster may use, 0 to 1; empty: its part of "
     "the running instances.",
@@ -58,6 +59,7 @@ EVENTS = {
     "again.",
     "Evicted": "Pod: evicted because its node is terminated, or to make room on a full node; as a "
     "warning, deleted because the node's `terminationGracePeriod` ends.",
+    "AllZonesShifted": "NodePool: traffic is shifted away from all its zones, so it launches nothing.",
     "Expired": "NodeClaim: it was older than its expireAfter.",
     "FailedDraining": "Node: a pod can't be evicted now, and why.",
     "FailedMakingRoom": "Pod and Node: a DaemonSet's pod or a resized pod has no room on its node, and why no pods are "
@@ -116,6 +118,9 @@ EVENTS = {
     "ScaleDownFailed": "Node of a node group: why it isn't removed after all.",
     "ScaleUpTimedOut": "Node group: why it is left alone for a while; its pods get nodes elsewhere.",
     "ScaledUpGroup": "Node group: its new and its old desired size.",
+    "ZonalShiftActive": "NodePool: ARC shifts traffic away from one of its zones.",
+    "ZonalShiftCleared": "NodePool: the shift away from one of its zones has ended.",
+    "ZonalShiftUnknown": "NodePool: ARC's zonal shifts can't be read, what helps, and which shifts hold meanwhile.",
     "ScheduledChange": "NodeClaim: AWS Health announces maintenance of its instance; it is replaced before.",
     "SecurityGroupsNotFound": "Node class: no security group matches its terms.",
     "SpotInterrupted": "NodeClaim: EC2 interrupts its spot instance in two minutes; it is deleted and replaced.",
@@ -160,6 +165,7 @@ PURPOSES = {
     "ReadCatalog": "Read instance types and prices.",
     "ReadInstances": "Read instances. EC2 supports no resources here, so it is limited to the Region.",
     "ReadSpotRequests": "Verify spot interruption warnings, so that forged ones have no effect.",
+    "ReadZonalShifts": "Read the zonal shifts of the cluster, with `-c zonalShift=on`.",
     "ReadPlaces": "Read what a node class selects: subnets, security groups, images, reservations; and instances.",
     "ReadPrices": "Read on-demand prices. The Pricing API supports no resources.",
     "ReadReservedInstances": "Read Reserved Instances and the instances that use them, with `-c commitments=on`.",

@@ -23,8 +23,9 @@ _OPTIONS = {
     "bufferAlarms": "ALARM",
     "bufferEvents": "SOURCE/DETAIL-TYPE",
     "commitments": "on",
+    "zonalShift": "on",
 }
-"""Without these, the functions buffers and nodegroups aren't deployed, and the catalog function has fewer rights."""
+"""Without these, the functions buffers and nodegroups aren't deployed, and catalog and lifecycle have fewer rights."""
 _INSTEAD = {function_sizes.SHADOW: {"mode": "shadow"}, function_sizes.WEBHOOK: {"relay": "webhook"}}
 """Functions that take the place of others."""
 _FLEET = {"fleet": "FLEET", "clusters": _CLUSTER}

@@ -63,6 +63,8 @@ class Snapshot(Struct, kw_only=True, dict=True):
     their instances, and ``foreign_pools`` say by NodePool who launches its nodes. ``capacity_buffers`` are those that
     Tenon provides. ``taken_at`` is the time (UTC) before the first object was read. ``pause`` is the whole cluster's;
     those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
+    ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
+    is launched or disrupted there.
     """
 
     taken_at: datetime
@@ -88,6 +90,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     foreign_pools: Mapping[str, str] = {}
     pause: Pause | None = None
     cluster_limits: Resources = {}
+    shifted_zones: Mapping[str, datetime] = {}
 
     def derive(self, name: str, make: Callable[[], T]) -> T:
         """A value that follows from the snapshot alone, as it was made the first time: simulations are thousands.

@@ -28,12 +28,14 @@ from cli.errors import CommandError, UsageError
 from infra.cluster import resource_names
 from shared.api.kubernetes import Node
 from shared.api.meta import ApiStruct
+from shared.api.pause import read_pause
+from shared.api.zonal_shift import current_shifts
 from shared.base import aws, decision_log, runtime
 from shared.base.settings import CommitmentSettings, variable
 from shared.base.settings import read as read_settings
 from shared.base.struct import Struct, WireStruct, with_fields
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
-from shared.cluster.cluster_pause import stored_pause
+from shared.cluster.cluster_pause import lease_annotations
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
     from cli.cluster.cluster_reference import ClusterReference
     from cli.workloads import Workload
     from shared.api.meta import ObjectRef
-    from shared.api.pause import Pause
     from shared.base.decision_log import DecisionRecord, LaunchRecord
     from shared.cluster.client import Client
     from shared.instance_types.catalog import InstanceTypeCatalog
@@ -195,8 +196,8 @@ def _refresh(snapshot: Snapshot, client: Client, reference: ClusterReference, re
     claims = reader.node_claims()
     nodes = list_if_kind_exists(client, resources.NODES, Node).objects
     unmanaged = node_class_groups.unmanaged(nodes, claims.foreign_provider_ids)
-    paused, _ = read_pause(client, reference, now=runtime.now())
-    return with_fields(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged, pause=paused)
+    read_again = with_fields(snapshot, pods=pods, node_claims=claims.own.objects, nodes=unmanaged)
+    return with_lease(client, reference, read_again, now=runtime.now())[0]
 
 
 def read(client: Client, reference: ClusterReference, *, now: datetime) -> ObservedCluster:
@@ -209,8 +210,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
     if not reference.cluster:
         raise UsageError(kubeconfig_context.NO_CLUSTER_NAME)
     reader = SnapshotReader(client)
-    pause, pause_notes = read_pause(client, reference, now=now)
-    snapshot = with_fields(reader.read(now), pause=pause)
+    snapshot, lease_notes = with_lease(client, reference, reader.read(now), now=now)
     deployment = find_deployment(reference.cluster)
     raw, notes = _catalog(deployment, now)
     if not snapshot.node_pools:
@@ -233,7 +233,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         offerings=own_offerings if groups is None else GroupOfferings(own=own_offerings, pools=groups.pools),
         node_groups=groups,
         history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
-        notes=(*pause_notes, *notes),
+        notes=(*lease_notes, *notes),
         workloads=_workloads(client),
         refresh=partial(_refresh, snapshot, client, reference, reader),
         services=partial(read_services, client),
@@ -241,12 +241,21 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
     )
 
 
-def read_pause(client: Client, reference: ClusterReference, *, now: datetime) -> tuple[Pause | None, list[str]]:
-    """The cluster's pause, and a note if it can't be read: few users may read Leases of kube-system."""
+def with_lease(
+    client: Client, reference: ClusterReference, snapshot: Snapshot, *, now: datetime
+) -> tuple[Snapshot, list[str]]:
+    """The snapshot with what the cluster's Lease says, a pause and zones shifted away, and a note if it can't be read.
+
+    Few users may read Leases of kube-system.
+    """
     try:
-        return stored_pause(client, cluster=reference.cluster, now=now), []
+        annotations = lease_annotations(client, cluster=reference.cluster)
     except ApiError as error:
-        return None, [f"whether the cluster is paused can't be read: {error}"]
+        return with_fields(snapshot, pause=None, shifted_zones={}), [
+            f"whether the cluster is paused can't be read: {error}"
+        ]
+    pause, shifted_zones = read_pause(annotations, now=now), current_shifts(annotations, now=now)
+    return with_fields(snapshot, pause=pause, shifted_zones=shifted_zones), []
 
 
 def _load_history(client: Client, cluster: str, now: datetime) -> LoadHistory:

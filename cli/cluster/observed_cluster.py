@@ -11,6 +11,7 @@ from cli.cluster.history import NoHistory
 from cli.cluster.services import ObservedServices
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
+from shared.api.zonal_shift import format_shifts
 from shared.base.struct import Struct, with_fields
 from shared.disruption import disruption_queue
 from shared.disruption.disruption_state import DisruptionState
@@ -61,15 +62,17 @@ class ObservedCluster(Struct, kw_only=True):
 
     @property
     def pauses(self) -> tuple[str, ...]:
-        """What is paused, since when, by whom, until when and why: the cluster, or NodePools."""
+        """What is paused, since when, by whom, until when and why: the cluster, NodePools, or zones shifted away."""
         return pause_messages(self.snapshot, self.now)
 
 
 def pause_messages(snapshot: Snapshot, now: datetime) -> tuple[str, ...]:
-    """One sentence for each pause: the cluster's, or those of NodePools."""
-    if snapshot.pause is not None:
-        return (snapshot.pause.message,)
-    return tuple(pause.message for _, pause in sorted(paused_pools(snapshot.node_pools, None, now=now).items()))
+    """One sentence for each pause: the cluster's, or those of NodePools; and one for the zones shifted away."""
+    shifted = snapshot.shifted_zones
+    zones = f"traffic is shifted away from {format_shifts(shifted)}: nothing is launched, removed or replaced there"
+    pools = sorted(paused_pools(snapshot.node_pools, snapshot.pause, now=now).items())
+    pauses = [snapshot.pause] if snapshot.pause is not None else [pause for _, pause in pools]
+    return (*(pause.message for pause in pauses), *((zones,) if shifted else ()))
 
 
 def disruption_view(observed: ObservedCluster, resolved_pools: ResolvedNodePools) -> DisruptionState:

@@ -20,6 +20,7 @@ from shared.api.labels import offering_key
 from shared.api.meta import is_true
 from shared.api.nodeclaim import is_rebooting, rebooting_message
 from shared.api.standby import standby_state
+from shared.api.zonal_shift import format_shifts
 from shared.base.plurals import plural
 from shared.base.struct import Struct, with_fields
 from shared.disruption import candidates, static_disruption
@@ -205,7 +206,11 @@ class _NodeExplanation(Struct, kw_only=True):
         return self._explanation("isn't needed", f"it is removed from node group {group} {when}", "unneeded")
 
     def _by_pool(self, pool: NodePool) -> Explanation | None:
-        """The explanation if the NodePool is paused or static."""
+        """The explanation if the NodePool is paused or static, or the zone shifted away."""
+        zone, shifted = self.node.metadata.labels.get(names.ZONE, ""), self.observed.snapshot.shifted_zones
+        if zone in shifted:
+            reason = f"traffic is shifted away from its zone {format_shifts(shifted, [zone])}"
+            return self._explanation("is kept", reason, "shifted")
         if pool.name in self.view.paused:
             return self._explanation("is kept", self.view.paused[pool.name].message, "paused")
         if pool.spec.replicas is not None and self.node.metadata.name not in {

@@ -10,7 +10,7 @@ from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.status import deployment
 from shared.base import runtime
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct
 from shared.cluster.errors import ApiError
 from shared.cluster.kubeconfig import KubeconfigError
 from shared.cluster.snapshot_reader import SnapshotReader
@@ -56,8 +56,7 @@ def _read_snapshot(reference: ClusterReference, now: datetime) -> tuple[Snapshot
     """The cluster's snapshot, or None and a note if the cluster can't be read."""
     try:
         client = live_reader.connect(reference)
-        pause, notes = live_reader.read_pause(client, reference, now=now)
-        return with_fields(SnapshotReader(client).read(now), pause=pause), notes
+        return live_reader.with_lease(client, reference, SnapshotReader(client).read(now), now=now)
     except (ApiError, KubeconfigError) as error:
         return None, [f"the cluster can't be read: {error}"]
 

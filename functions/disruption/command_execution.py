@@ -143,7 +143,7 @@ class CommandExecutor(Struct, kw_only=True):
 
         for removal in removals(cluster.state, cluster.everything):
             claim = removal.claim
-            if _is_paused(claim, cluster.state):
+            if _is_kept(claim, cluster.state):
                 continue
             self.recorder.record(claim.ref, "Normal", "StandbyRemoved", removal.message)
             self.logger.info("Removing a standby node", extra={"nodeclaim": claim.name, "why": removal.message})
@@ -152,17 +152,17 @@ class CommandExecutor(Struct, kw_only=True):
     def process_queue(self, state: DisruptionState) -> tuple[int, bool]:
         """Delete claims whose replacements are initialized, and roll back failed commands.
 
-        Returns how many claims were deleted, and whether others wait for replacements. Where a NodePool is paused,
-        nothing is deleted, neither now nor by a rollback.
+        Returns how many claims were deleted, and whether others wait for replacements. Where a NodePool is paused
+        or a zone shifted away, nothing is deleted, neither now nor by a rollback.
         """
         snapshot, now = state.snapshot, state.now
         status = disruption_queue.queue_status(snapshot.node_claims, now=now, withdrawn=withdrawn(state))
         claims_by_name = {c.name: c for c in snapshot.node_claims}
         used_nodes = {p.spec.node_name for p in workload_pods(snapshot.pods)}
         for rollback in status.rollbacks:
-            if not (rollback.surplus and _is_paused(rollback.claim, state)):
+            if not (rollback.surplus and _is_kept(rollback.claim, state)):
                 self._roll_back(rollback, claims_by_name, used_nodes, now)
-        completed = ((claim, entry) for claim, entry in status.completed if not _is_paused(claim, state))
+        completed = ((claim, entry) for claim, entry in status.completed if not _is_kept(claim, state))
         deleted = sum(self._delete(claim, entry) for claim, entry in completed)
         self.report.removed += deleted
         return deleted, status.waiting
@@ -240,5 +240,7 @@ def _untainted(node: Node) -> Node:
     return with_fields(node, spec=with_fields(node.spec, taints=taints.without_disrupted(node.spec.taints)))
 
 
-def _is_paused(claim: NodeClaim, state: DisruptionState) -> bool:
-    return claim.metadata.labels.get(names.NODEPOOL) in state.paused
+def _is_kept(claim: NodeClaim, state: DisruptionState) -> bool:
+    """Whether the claim's NodePool is paused, or traffic is shifted away from its zone."""
+    labels = claim.metadata.labels
+    return labels.get(names.NODEPOOL) in state.paused or labels.get(names.ZONE) in state.snapshot.shifted_zones

@@ -11,6 +11,7 @@ from functions.disruption.instance_networks import instance_networks
 from shared.api.nodepool import node_class_for
 from shared.api.pause import read_pause
 from shared.api.standby import standby_state
+from shared.api.zonal_shift import current_shifts
 from shared.base.struct import Struct, with_fields
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import disruption_queue
@@ -61,7 +62,8 @@ class StateReader(Struct, kw_only=True):
         """The cluster's state now, still without instance types and prices, and its budgets. The lease is held."""
         now = self.runtime.now()
         pause = read_pause(lease.annotations, now=now)
-        everything = with_fields(read_snapshot(self.client, now=now), pause=pause)
+        shifted_zones = current_shifts(lease.annotations, now=now)
+        everything = with_fields(read_snapshot(self.client, now=now), pause=pause, shifted_zones=shifted_zones)
         snapshot = without_standbys(everything)
         state = DisruptionState(snapshot=snapshot, now=now, reboots=self.reboots)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)

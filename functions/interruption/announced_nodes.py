@@ -15,7 +15,7 @@ from functions.interruption.rebalance_policy import is_ignored
 from functions.interruption.replacement_launch import delayed_pods
 from shared.base.struct import Struct, with_fields
 from shared.cluster import resources
-from shared.cluster.cluster_pause import cluster_pause
+from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.snapshot_reader import list_node_pools, read_snapshot
 from shared.interruptions.notice import Action
@@ -117,8 +117,9 @@ class AnnouncedNodes(Struct, kw_only=True):
 
     def _replace_marked(self, now: datetime) -> None:
         """Replace the marked nodes that may be replaced now."""
-        pause = cluster_pause(self.client, cluster=self.cluster, now=now)
-        snapshot = with_fields(without_standbys(read_snapshot(self.client, now=now)), pause=pause)
+        pause, shifted = lease_state(self.client, cluster=self.cluster, now=now)
+        snapshot = without_standbys(read_snapshot(self.client, now=now))
+        snapshot = with_fields(snapshot, pause=pause, shifted_zones=shifted)
         plan = early_drains.plan_drains(snapshot, now=now)
         for node in plan.cordon:
             self.drainer.cordon(node)

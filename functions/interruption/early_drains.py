@@ -108,7 +108,7 @@ class _Planner(MutableStruct, dict=True):
             deadline = start if start > self.now else None
             self.drains.append(EarlyDrain(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk))
             self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
-        elif pool in self._paused:
+        elif pool in self._paused or claim.metadata.labels.get(names.ZONE) in self.snapshot.shifted_zones:
             return
         elif (start is not None or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
             self._disruptions_allowed[pool] -= 1

@@ -14,7 +14,7 @@ from shared.api.pause import paused_pools
 from shared.base import hints
 from shared.base.struct import MutableStruct, Struct
 from shared.cluster import resources, writes
-from shared.cluster.cluster_pause import cluster_pause
+from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.launch.clients import NodeClassClients
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.nodeclaim import NodeClaim
     from shared.api.pause import Pause
+    from shared.base.aws import UntypedClient
     from shared.base.runtime import Runtime
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 class AWSClients(NodeClassClients, Protocol):
     """The AWS clients of this function, each created when it is first called."""
+
+    def arc_zonal_shift(self) -> UntypedClient:
+        """ARC's zonal shifts."""
+        ...
 
     def dynamodb(self) -> DynamoDBClient:
         """DynamoDB."""
@@ -110,9 +115,18 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
     report_lock: Lock = msgspec.field(default_factory=Lock)
 
     @cached_property
+    def _lease_state(self) -> tuple[Pause | None, Mapping[str, datetime]]:
+        return lease_state(self.client, cluster=self.settings.cluster_name, now=self.now)
+
+    @property
     def pause(self) -> Pause | None:
         """The cluster's pause; read once, by the first who needs it."""
-        return cluster_pause(self.client, cluster=self.settings.cluster_name, now=self.now)
+        return self._lease_state[0]
+
+    @property
+    def shifted_zones(self) -> Mapping[str, datetime]:
+        """The zones that traffic was shifted away from when the reconcile began; read with the pause."""
+        return self._lease_state[1]
 
     def pauses(self, snapshot: Snapshot) -> Mapping[str, Pause]:
         """The pauses of NodePools, by name."""

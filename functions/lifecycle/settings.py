@@ -13,7 +13,7 @@ class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):
     ``table_name`` is that of the failures at boot and of the decision log. ``standby``: whether instances may be
     stopped. ``dead_letter_queues`` are the URLs of all dead-letter queues, a list in JSON. ``sweeps_table`` is that of
     the fleet, where the clusters' last sweeps are ("" without a fleet). ``reboot``: whether unhealthy nodes may be
-    rebooted in place.
+    rebooted in place. ``zonal_shift``: whether ARC's zonal shifts of the cluster are followed.
     """
 
     catalog_bucket: str
@@ -24,3 +24,4 @@ class LifecycleSettings(CommitmentSettings, frozen=True, kw_only=True):
     sweeps_table: str = ""
     standby: Literal["on", "off"] = "off"
     reboot: Literal["on", "off"] = "off"
+    zonal_shift: Literal["on", "off"] = "off"

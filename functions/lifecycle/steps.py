@@ -155,6 +155,21 @@ def _resolve_node_classes(context: ReconcileContext, state: ReconcileState) -> R
     return with_fields(state, node_classes=resolved)
 
 
+def _follow_zonal_shifts(context: ReconcileContext, state: ReconcileState) -> ReconcileState | None:
+    if context.settings.zonal_shift != "on":
+        return None
+    from functions.lifecycle.statuses import zonal_shifts
+
+    shifts = zonal_shifts.follow_shifts(context, state.snapshot, state.node_classes)
+    if not shifts:
+        return None
+    return with_fields(
+        state,
+        snapshot=with_fields(state.snapshot, shifted_zones=shifts),
+        visible=with_fields(state.visible, shifted_zones=shifts),
+    )
+
+
 def _remember_short_subnets(context: ReconcileContext, state: ReconcileState) -> None:
     free_addresses.remember_short_subnets(context, state.node_classes)
 
@@ -253,6 +268,8 @@ STEPS: tuple[Step, ...] = (
         when=resolving_node_classes,
         after=("boot failures",),
     ),
+    # What follows leaves alone what is in the zones that traffic is shifted away from.
+    Step(name="zonal shifts", run=_follow_zonal_shifts, when=comparing_with_ec2, after=("node classes",)),
     Step(
         name="short subnets",
         run=_remember_short_subnets,
@@ -306,7 +323,7 @@ STEPS: tuple[Step, ...] = (
         name="garbage collection",
         run=_collect_garbage,
         when=comparing_with_ec2,
-        after=("NodeClaims", "instances"),
+        after=("NodeClaims", "instances", "zonal shifts"),
     ),
     Step(
         name="ended reservations",

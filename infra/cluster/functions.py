@@ -105,6 +105,7 @@ def environment(
         "sweeps_table": on.sweeps_table,
         "standby": "on" if options.standby else "off",
         "reboot": "on" if options.reboot else "off",
+        "zonal_shift": "on" if options.zonal_shift else "off",
         "node_groups": "on" if options.node_groups else "off",
         **commitment_values(options),
         "relay": options.relay,

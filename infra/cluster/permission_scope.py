@@ -27,6 +27,7 @@ WILDCARDS = {
     "ReadPlaces": "EC2's Describe actions support no resources; limited to the Region",
     "ReadTypes": "EC2's Describe actions support no resources; limited to the Region",
     "ReadNodeGroups": "the Describe actions of Auto Scaling and of launch template versions support no resources",
+    "ReadZonalShifts": "zonal shifts of EKS clusters support no resources; limited to the cluster by a condition",
     "ReadPrices": "the Pricing API supports no resources",
     "ReadReservedInstances": "EC2's Describe actions support no resources; limited to the Region",
     "ReadSavingsPlans": "all plans of the account are read, whose ids are not known before",
@@ -74,6 +75,8 @@ class PermissionScope(ReadScope, kw_only=True):
     """Whether NodePools may have standby nodes."""
     reboot: bool = False
     """Whether nodes may be rebooted in place."""
+    zonal_shift: bool = False
+    """Whether ARC's zonal shifts of the cluster are followed."""
     node_groups: bool = False
     """Whether the cluster's node groups are scaled."""
     sweeps_table: str = ""

@@ -259,6 +259,11 @@ def _record_sweeps(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [allow("RecordSweeps", ["dynamodb:PutItem"], [table], own_row)]
 
 
+def _read_zonal_shifts(on: PermissionScope) -> list[iam.PolicyStatement]:
+    cluster = {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": on.cluster_arn}}
+    return [any_resource("ReadZonalShifts", ["arc-zonal-shift:GetManagedResource"], cluster)]
+
+
 def _optional(setting: str, function: str, on: PermissionScope) -> list[iam.PolicyStatement]:
     """What a function may do where the deployment asks for it."""
     if setting == "sweeps_table":
@@ -267,6 +272,8 @@ def _optional(setting: str, function: str, on: PermissionScope) -> list[iam.Poli
         return _standby(function, on) if on.standby else []
     if setting == "reboot":
         return _reboot(function, on) if on.reboot else []
+    if setting == "zonal_shift":
+        return _read_zonal_shifts(on) if on.zonal_shift else []
     return scale_node_groups(function, on) if on.node_groups else []
 
 
@@ -323,7 +330,7 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
             allowed = [allow("CountDeadLetters", ["sqs:GetQueueAttributes"], arns)]
         case "buffer_queues" | "buffer_alarms":
             allowed = _read_sources(setting, on)
-        case "standby" | "reboot" | "node_groups" | "sweeps_table":
+        case "standby" | "reboot" | "zonal_shift" | "node_groups" | "sweeps_table":
             allowed = _optional(setting, function, on)
         case _ if setting in _WITHOUT_RIGHTS:
             allowed = []

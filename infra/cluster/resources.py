@@ -102,6 +102,7 @@ class ClusterResources:
             buffer_alarms=options.buffer_alarms,
             standby=options.standby,
             reboot=options.reboot,
+            zonal_shift=options.zonal_shift,
             node_groups=options.node_groups,
             commitments=options.commitments,
             sweeps_table=fleet.sweeps_table if fleet else "",

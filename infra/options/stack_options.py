@@ -140,6 +140,9 @@ class StackOptions:
     reboot: bool = option("reboot", switch("off", "on"))
     """`on` lets a function reboot instances of NodePools, so that nodes may be [rebooted in
     place](../disruption.md#reboot-in-place) instead of replaced; default: `off`."""
+    zonal_shift: bool = option("zonalShift", switch("off", "on"))
+    """`on` follows ARC's zonal shifts of the cluster: nothing is launched or disrupted in a zone that traffic is
+    shifted away from ([zonal shift](../zonal-shift.md)); default: `off`."""
     node_groups: bool = option("nodeGroups", switch("off", "on"))
     """`on` lets functions scale the cluster's Auto Scaling groups and managed node groups ([node
     groups](../node-groups.md)); default: `off`."""

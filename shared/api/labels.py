@@ -157,6 +157,8 @@ PAUSED_AT = "tenon.sh/paused-at"
 
 DISRUPTION_WINDOWS = "tenon.sh/disruption-windows"
 """Annotation on a NodePool: the only times in which its nodes are disrupted voluntarily."""
+SHIFTED_ZONES = "tenon.sh/shifted-zones"
+"""Annotation on the cluster's Lease: the zones that traffic is shifted away from, as ZONE=TIME, separated by commas."""
 
 SPOT_DIVERSITY = "tenon.sh/spot-diversity"
 """Annotation on a NodePool: the least number of instance types and spot pools that its launches choose from."""
@@ -255,3 +257,10 @@ def integer(value: str) -> int | None:
     (8, None)
     """
     return int(value) if _INTEGER.fullmatch(value) else None
+
+
+def normalized(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels with deprecated keys replaced; a current key wins over its deprecated one."""
+    current = {normalize_key(k): v for k, v in labels.items()}
+    current.update((k, v) for k, v in labels.items() if normalize_key(k) == k)
+    return current

@@ -93,6 +93,11 @@ def autoscaling() -> UntypedClient:
     return _cached("autoscaling", lambda: boto3.client("autoscaling", config=_config()))
 
 
+def arc_zonal_shift() -> UntypedClient:
+    """ARC's zonal shifts."""
+    return _cached("arc-zonal-shift", lambda: boto3.client("arc-zonal-shift", config=_config()))
+
+
 def ssm() -> SSMClient:
     """Systems Manager, for public parameters."""
     return _cached("ssm", lambda: boto3.client("ssm", config=_config()))

@@ -1,4 +1,4 @@
-"""The pause of the whole cluster: annotations of the Lease under which decisions are made.
+"""The pause of the whole cluster, and the zones shifted away: annotations of the Lease under which decisions are made.
 
 Whoever decides acquires that Lease, so the pause costs no request. Writing it changes the Lease's resourceVersion, so a
 decision that is being made at that moment is not written (:meth:`shared.cluster.lease.Lease.check`).
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.pause import Pause, read_pause
+from shared.api.zonal_shift import current_shifts
 from shared.cluster.errors import AlreadyExistsError, ApiError, NotFoundError
 from shared.cluster.lease import NAMESPACE, LeaseObject, lease_name
 from shared.cluster.resources import LEASES
@@ -22,22 +23,26 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 
-def cluster_pause(client: Client, *, cluster: str, now: datetime) -> Pause | None:
-    """The cluster's pause, for those that don't hold the Lease; a Lease that can't be read counts as a pause."""
+def lease_state(client: Client, *, cluster: str, now: datetime) -> tuple[Pause | None, dict[str, datetime]]:
+    """The cluster's pause and the zones that are shifted away, for those that don't hold the Lease.
+
+    A Lease that can't be read counts as a pause.
+    """
     try:
-        return read_pause(_annotations(client, cluster), now=now)
+        annotations = lease_annotations(client, cluster=cluster)
     except (ApiError, msgspec.MsgspecError) as error:
         problem = f"Lease {NAMESPACE}/{lease_name(cluster)} can't be read, so it may be paused: {error}"
-        return Pause(problem=problem)
+        return Pause(problem=problem), {}
+    return read_pause(annotations, now=now), current_shifts(annotations, now=now)
 
 
 def stored_pause(client: Client, *, cluster: str, now: datetime) -> Pause | None:
-    """As :func:`cluster_pause`.
+    """The cluster's pause.
 
     Raises:
         ApiError: the Lease can't be read.
     """
-    return read_pause(_annotations(client, cluster), now=now)
+    return read_pause(lease_annotations(client, cluster=cluster), now=now)
 
 
 def write_annotations(client: Client, annotations: Mapping[str, str | None], *, cluster: str) -> None:
@@ -64,7 +69,12 @@ def write_annotations(client: Client, annotations: Mapping[str, str | None], *, 
             client.patch(path, {"metadata": {"annotations": dict(annotations)}})
 
 
-def _annotations(client: Client, cluster: str) -> Mapping[str, str]:
+def lease_annotations(client: Client, *, cluster: str) -> Mapping[str, str]:
+    """The annotations of the cluster's Lease; none if it doesn't exist yet.
+
+    Raises:
+        ApiError: the Lease can't be read.
+    """
     try:
         lease = client.get(LEASES.path(lease_name(cluster), namespace=NAMESPACE))
     except NotFoundError:

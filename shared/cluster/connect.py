@@ -42,6 +42,7 @@ class ClusterInfo(Struct, kw_only=True):
     version: str
     service_cidr: str
     region: str
+    arn: str = ""
 
     @property
     def is_ipv6(self) -> bool:
@@ -93,6 +94,7 @@ def _info(name: str, description: ClusterTypeDef) -> ClusterInfo:
         region=description.get("arn", "").split(":")[_ARN_REGION]
         if description.get("arn", "").count(":") > _ARN_REGION
         else "",
+        arn=description.get("arn", ""),
     )
 
 

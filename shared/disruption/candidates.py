@@ -71,7 +71,7 @@ def initialized_nodes(state: DisruptionState) -> Iterator[tuple[NodeClaim, Node]
 
 
 def all_candidates(state: DisruptionState) -> Iterator[Candidate]:
-    """All candidates, sorted by claim, blocked ones too; none of paused NodePools."""
+    """All candidates, sorted by claim, blocked ones too; none of paused NodePools and of zones shifted away."""
     return _candidates(state, initialized_nodes(state))
 
 
@@ -95,6 +95,8 @@ def _candidates(state: DisruptionState, nodes: Iterable[tuple[NodeClaim, Node]])
     for claim, node in nodes:
         pool = state.pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
         if pool is None or pool.metadata.deletion_timestamp is not None or pool.name in state.paused:
+            continue
+        if node.metadata.labels.get(names.ZONE) in state.snapshot.shifted_zones:
             continue
         yield Candidate(claim=claim, node=node, pool=pool, pods=state.reschedulable_pods.get(node.metadata.name, ()))
 

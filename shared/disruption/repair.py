@@ -95,7 +95,9 @@ def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
 def compute(state: DisruptionState, budgets: BudgetTracker, _should_stop: Callable[[], bool] = bool) -> MethodResult:
     """One command, for the first unhealthy node that nothing blocks."""
     pools = tuple(p for p in state.snapshot.node_pools if p.has_node_repair)
-    over_limit = pools_over_limit(pools, state.snapshot.nodes)
+    shifted = state.snapshot.shifted_zones
+    nodes = (n for n in state.snapshot.nodes if n.metadata.labels.get(names.ZONE) not in shifted)
+    over_limit = pools_over_limit(pools, nodes)
     unhealthy = unhealthy_nodes(state)
     blocked: list[BlockedCandidate] = []
     commands: tuple[Command, ...] = ()

@@ -58,6 +58,9 @@ def surplus_claims(state: DisruptionState) -> tuple[NodeClaim, ...]:
         ordered = sorted(claims, key=lambda c: (ranks.get(c.name, _NO_NODE), -(state.price(c) or 0.0), c.name))
         count = max(0, len(claims) - (pool.spec.replicas or 0))
         surplus += [c for c in ordered if not is_queued(c)][:count]
+    shifted = state.snapshot.shifted_zones
+    if shifted:
+        return tuple(c for c in surplus if c.metadata.labels.get(names.ZONE) not in shifted)
     return tuple(surplus)
 
 

@@ -1,6 +1,6 @@
-"""Offerings that a NodePool isn't offered: spot that saves too little, and zones without free addresses. Pure.
+"""Offerings that a NodePool isn't offered: spot that saves too little, zones without free addresses or shifted away.
 
-They stay offerings that aren't available, so that existing nodes keep their price.
+They stay offerings that aren't available, so that existing nodes keep their price. Pure.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def spot_above(share: float) -> Adjustment:
     return Adjustment("spot-price-share", share, adjust)
 
 
-def zones(names: Collection[str]) -> Adjustment:
-    """Withholds all offerings in the zones."""
+def zones(names: Collection[str], *, why: str = "zones") -> Adjustment:
+    """Withholds all offerings in the zones; ``why`` is the step that does."""
     withheld = frozenset(names)
-    return Adjustment("zones", withheld, lambda t: _withheld(t, lambda o: o.zone in withheld))
+    return Adjustment(why, withheld, lambda t: _withheld(t, lambda o: o.zone in withheld))
 
 
 def _withheld(instance_type: InstanceType, is_withheld: Callable[[Offering], bool]) -> InstanceType:

@@ -22,6 +22,7 @@ from shared.api.meta import EventReason, condition
 from shared.api.nodeclass import READY
 from shared.api.nodepool import node_class_for
 from shared.api.spot import DEFAULT, spot_options
+from shared.api.zonal_shift import format_shifts
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable, withheld_offerings
@@ -211,14 +212,14 @@ def withhold_costly_spot(resolved: ResolvedNodePools, inputs: StepInputs) -> Res
 
 def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
     """Without zones all of whose subnets are short of free addresses, unless the NodePool has no other."""
-    short = inputs.conditions.short_subnets
+    short, shifted = inputs.conditions.short_subnets, inputs.snapshot.shifted_zones
     if not short:
         return resolved
-    zones_by_pool = {
-        pool.name: zones
+    subnets = {
+        pool.name: [s for s in allowed_subnets(pool, inputs.node_classes[pool.name]) if s.zone not in shifted]
         for pool in inputs.launching_pools
-        if (zones := short_zones(allowed_subnets(pool, inputs.node_classes[pool.name]), short))
     }
+    zones_by_pool = {pool: zones for pool, of_pool in subnets.items() if (zones := short_zones(of_pool, short))}
     reasons = {
         pool: tuple(str(subnet) for subnets in zones.values() for subnet in subnets)
         for pool, zones in zones_by_pool.items()
@@ -230,6 +231,20 @@ def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> Res
     return _adjusted(with_fields(resolved, short_zones=reasons), inputs, in_short_zones)
 
 
+def withhold_shifted_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
+    """Without the zones that traffic is shifted away from; a NodePool that may use no other can't launch."""
+    shifted = inputs.snapshot.shifted_zones
+    if not shifted:
+        return resolved
+    not_ready = dict(resolved.not_ready)
+    for pool in inputs.launching_pools:
+        zones = {s.zone for s in allowed_subnets(pool, inputs.node_classes[pool.name])}
+        if zones <= shifted.keys():
+            not_ready[pool.name] = f"traffic is shifted away from all its zones: {format_shifts(shifted, zones)}"
+    adjustment = withheld_offerings.zones(shifted, why="shifted-zones")
+    return _adjusted(with_fields(resolved, not_ready=not_ready), inputs, lambda _: adjustment)
+
+
 STEPS: tuple[Callable[[ResolvedNodePools, StepInputs], ResolvedNodePools], ...] = (
     list_by_node_class,
     apply_node_overlays,  # before anything that compares prices: overlays change AWS's price
@@ -237,6 +252,7 @@ STEPS: tuple[Callable[[ResolvedNodePools, StepInputs], ResolvedNodePools], ...] 
     add_volume_prices,
     withhold_costly_spot,
     withhold_short_zones,
+    withhold_shifted_zones,
 )
 """The order in which the steps are taken."""
 

@@ -145,6 +145,8 @@ class _Placer(Struct, kw_only=True, eq=False):
             _requested_resources(grouped),
             problem.snapshot.cluster_limits,
         )
+        if problem.snapshot.shifted_zones:
+            launch_options = with_fields(launch_options, shifted_zones=frozenset(problem.snapshot.shifted_zones))
         checker = FeasibilityChecker(launch_options, state_nodes)
         plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)
         return Placement(

@@ -9,6 +9,7 @@ from infra import assembly
 from infra.bundle import function_imports
 
 SERVICES = (
+    "arc-zonal-shift",
     "autoscaling",
     "cloudwatch",
     "dynamodb",

@@ -207,6 +207,8 @@ _GROUPS = frozenset(
 _STANDBY = frozenset({"ec2:StartInstances", "ec2:StopInstances"})
 _POWER = _STANDBY | {"ec2:RebootInstances"}
 """Allowed with -c standby=on and -c reboot=on only."""
+_SHIFTS = "arc-zonal-shift:GetManagedResource"
+"""Allowed with -c zonalShift=on only."""
 NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # They create NodeClaims and launch instances; the termination function terminates them.
     function_sizes.PROVISIONER: _POWER | _GROUPS | {"ec2:TerminateInstances", "s3:PutObject"},
@@ -215,6 +217,7 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # It lists instances, resolves node classes and remembers failures at boot.
     function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
     | {"ec2:TerminateInstances"}
+    | {_SHIFTS}
     | _POWER,
     # Only that of a fleet looks at its clusters (test_infra_fleet.py).
     function_sizes.CATALOG: frozenset({"dynamodb:PutItem", "dynamodb:Scan", "sqs:ReceiveMessage"})
@@ -255,6 +258,21 @@ def test_every_reachable_call_to_aws_is_allowed(function: str, granted: Granted)
 def test_only_called_actions_are_allowed(function: str, granted: Granted) -> None:
     writing = {a for a in actions(granted, function) if not a.startswith("dynamodb:")}  # the table has one set
     assert writing - reachable(function) - set(NOT_CALLED) == set()
+
+
+def test_zonal_shifts_need_one_more_right_of_one_function_on_the_cluster_alone(granted: Granted) -> None:
+    assert not [name for name in granted if _SHIFTS in actions(granted, name)]
+    ((role, statement),) = (
+        (resource["Properties"]["Roles"][0]["Ref"], statement)
+        for resource in deployed(zonalShift="on")["Resources"].values()
+        if resource["Type"] == "AWS::IAM::Policy"
+        for statement in resource["Properties"]["PolicyDocument"]["Statement"]
+        if statement["Action"] == _SHIFTS
+    )
+    assert role.startswith("FunctionsLifecycleRole")
+    ((key, cluster),) = statement["Condition"]["StringEquals"].items()
+    assert key == "arc-zonal-shift:ResourceIdentifier"
+    assert text(cluster).endswith(":cluster/demo")
 
 
 def deployed(**options: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _EVICTING = timedelta(seconds=10)
 """How long evictions of one node are begun in one reconcile; the next one continues."""
 _PAUSED = frozenset({Action.DRAIN, Action.CALL, Action.FAIL, Action.EXPIRE})
-"""What waits while the cluster or the NodePool is paused."""
+"""What waits while the cluster or the NodePool is paused, or traffic is shifted away from the zone."""
 _NOT_DEPLOYED = "reboots are off: -c reboot=on gives the lifecycle function ec2:RebootInstances"
 
 
@@ -51,7 +51,8 @@ def advance_reboots(context: ReconcileContext, snapshot: Snapshot) -> None:
         node = nodes.get(claim.status.provider_id)
         pods = [p for p in snapshot.pods if node is not None and p.spec.node_name == node.metadata.name]
         step = reboot_step(claim, node, pods, now=context.now)
-        is_paused = claim.metadata.labels.get(names.NODEPOOL) in pauses
+        labels = claim.metadata.labels
+        is_paused = labels.get(names.NODEPOOL) in pauses or labels.get(names.ZONE) in context.shifted_zones
         if not (is_paused and step.action in _PAUSED):
             context.attempt(claim.ref, partial(_carry_out, context, claim, node, step))
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from functions.lifecycle.claims.provider_id import restore_provider_id
+from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
 from shared.base import hints
@@ -80,7 +81,8 @@ def collect(context: ReconcileContext, snapshot: Snapshot, instances: tuple[Inst
 
 def _collect_nodeclaims(sweep: _Sweep) -> None:
     """Restore NodeClaims that name a wrong instance; delete those without an instance or a node."""
-    context, claims, nodes = sweep.context, sweep.snapshot.node_claims, sweep.snapshot.nodes
+    context, nodes = sweep.context, sweep.snapshot.nodes
+    claims = _outside_shifted_zones(sweep.snapshot)
     restored = set()
     for claim, instance in garbage.nodeclaims_with_wrong_instance(claims, sweep.instances):
         restored.add(claim.name)
@@ -96,6 +98,12 @@ def _collect_nodeclaims(sweep: _Sweep) -> None:
     _delete_nodeclaims(sweep, confirmed, {**why_gone, **without_node})
 
 
+def _outside_shifted_zones(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
+    """The NodeClaims without those in zones that traffic is shifted away from: EC2 may know nothing of these."""
+    shifted = snapshot.shifted_zones
+    return tuple(c for c in snapshot.node_claims if c.metadata.labels.get(names.ZONE) not in shifted)
+
+
 def _delete_nodeclaims(sweep: _Sweep, confirmed: Sequence[NodeClaim], why: Mapping[str, tuple[str, str]]) -> None:
     """Delete the confirmed NodeClaims within the limit, and write condition GarbageCollectable to the others."""
     context = sweep.context
@@ -104,7 +112,7 @@ def _delete_nodeclaims(sweep: _Sweep, confirmed: Sequence[NodeClaim], why: Mappi
     if context.pause is not None:
         why_kept = context.pause.message
     deleted = {c.name for c in sweep.within_limit(confirmed, names=confirmed_names)}
-    for claim in sweep.snapshot.node_claims:
+    for claim in _outside_shifted_zones(sweep.snapshot):
         reason, message = why.get(claim.name, ("", ""))
         if claim.name in deleted:
             event_reason = _NODE_GONE if reason == _NODE_GONE else _INSTANCE_GONE

@@ -4,7 +4,8 @@ A door looks at the round and the settings, and imports its feature only if that
 in the order of the list, ``after`` and ``write`` in the reverse order: the first feature is around all others.
 The order follows from what features see of each other:
 
-- a pause is around everything: its pods wait whatever else is decided, and nothing that it keeps back is launched;
+- a zonal shift only changes what the snapshot says, which all others see;
+- a pause is around everything else: its pods wait whatever else is decided, and nothing that it keeps back is launched;
 - standby nodes are hidden before replicas are counted and groups are read, and are used instead of nodes that the
   brake still allows;
 - what NodePools can launch follows from the snapshot that is left;
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.provisioning.round import Feature, Provisioning, Round
+
+
+def _zonal_shift(provisioning: Provisioning, round_: Round) -> Feature | None:
+    if names.SHIFTED_ZONES not in round_.lease.annotations:
+        return None
+    from shared.provisioning.features.zonal_shift import zonal_shift
+
+    return zonal_shift(provisioning, round_)
 
 
 def _pause(provisioning: Provisioning, round_: Round) -> Feature | None:
@@ -80,6 +89,7 @@ def _displaced_pods(provisioning: Provisioning, round_: Round) -> Feature | None
 
 
 FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
+    _zonal_shift,
     _pause,
     _standby_nodes,
     _launch_options,

@@ -169,6 +169,11 @@ def parse(expressions: Iterable[Expression]) -> Requirements:
     return requirements
 
 
+def certain_labels(requirements: Requirements) -> dict[str, str]:
+    """The labels with one allowed value, which whatever meets the requirements has for sure."""
+    return {key: allowed.single for key, allowed in requirements.items() if allowed.single is not None}
+
+
 def label_requirements(labels: Mapping[str, str]) -> Requirements:
     """Requirements that allow exactly these labels."""
     requirements: Requirements = {}

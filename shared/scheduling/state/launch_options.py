@@ -95,6 +95,8 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     DaemonSets), ``capacity`` what counts against limits, ``daemon_requests`` what DaemonSets take, ``price`` by
     offering (inf where unavailable), with ``penalty`` as a factor in it, ``template_of`` and ``type_of`` its template
     and instance type. ``columns`` are the labels of offerings. ``cluster_limits`` hold for all NodePools together.
+    ``shifted_zones`` are zones that traffic is shifted away from: nothing is available there, but they are zones for
+    topology spread, as in Karpenter.
     """
 
     templates: tuple[NodeClaimTemplate, ...]
@@ -110,6 +112,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     columns: Mapping[str, LabelColumn]
     daemon_requests: Ints
     cluster_limits: Mapping[str, int] = {}
+    shifted_zones: frozenset[str] = frozenset()
     offering_masks: dict[tuple[str, ValueSet], Bools] = {}
     fitting_options: dict[object, Ints] = {}
     undominated_options: dict[object, list[tuple[Ints, Floats, int]]] = {}

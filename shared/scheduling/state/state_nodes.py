@@ -23,7 +23,7 @@ from shared.api.taints import DELETION_CANDIDATE, REBOOTING, is_ephemeral, same_
 from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.attached_volumes import with_missing_drivers
 from shared.scheduling.rules.host_ports import host_ports
-from shared.scheduling.rules.requirements import RequirementError, ValueSet, parse
+from shared.scheduling.rules.requirements import RequirementError, ValueSet, certain_labels, parse
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError
 from shared.scheduling.state.daemonsets import DaemonSetPod, daemon_set_pods
 from shared.scheduling.state.instance_type_arrays import (
@@ -34,7 +34,7 @@ from shared.scheduling.state.instance_type_arrays import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 _encode = msgspec.msgpack.Encoder().encode
+CORDON = Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule")
 
 
 class StateNode(Struct, kw_only=True, eq=False, dict=True):
@@ -132,6 +133,7 @@ def build_state_nodes(
             nodes.append(present.less_pods(node))
     if snapshot.persistent_volume_claims:
         nodes = [_with_volume_limits(node, instance_types) for node in nodes]
+    nodes = _cordoned_in(snapshot.shifted_zones, nodes)
     nodes.sort(key=lambda node: (not node.initialized, node.name))
     return StateNodes(tuple(nodes), usage, node_counts, leaving_nodes)
 
@@ -305,7 +307,7 @@ def _volume_limits(snapshot: Snapshot) -> Mapping[str, Mapping[str, int]]:
 def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_limits: Mapping[str, int]) -> StateNode:
     """A node with its whole allocatable as available; one that reboots comes back without its terminating pods."""
     comes_back = claim is not None and is_rebooting(claim)
-    labels = {names.HOSTNAME: node.metadata.name, **_normalized(node.metadata.labels)}
+    labels = {names.HOSTNAME: node.metadata.name, **names.normalized(node.metadata.labels)}
     managed = names.NODEPOOL in labels or claim is not None
     initialized = not managed or (labels.get(names.INITIALIZED) == "true" and not comes_back)
     available, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
@@ -326,11 +328,18 @@ def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_
     )
 
 
+def _cordoned_in(zones: Collection[str], nodes: list[StateNode]) -> list[StateNode]:
+    """The nodes; those in the zones are cordoned, as EKS cordons the nodes of a zone that is shifted away."""
+    if not zones:
+        return nodes
+    return [with_fields(n, taints=(*n.taints, CORDON)) if n.labels.get(names.ZONE) in zones else n for n in nodes]
+
+
 def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[Taint]:
     """The taints that decide which pods come; those that will be gone before the node is initialized are left out."""
     taints = [t for t in node.spec.taints if not same_taint(t, DELETION_CANDIDATE)]
     if node.spec.unschedulable:
-        taints.append(Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule"))
+        taints.append(CORDON)
     if initialized:
         return taints
     temporary = [REBOOTING, *(claim.spec.startup_taints if claim is not None else ())]
@@ -374,22 +383,11 @@ def _bounds(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resource
 
 def _claim_labels(claim: NodeClaim) -> dict[str, str]:
     """The labels that the claim's node will have for sure: its own, and requirements with one value."""
-    labels = _normalized(claim.metadata.labels)
+    labels = names.normalized(claim.metadata.labels)
     try:
-        requirements = parse(claim.spec.requirements)
+        return {**certain_labels(parse(claim.spec.requirements)), **labels}
     except RequirementError:
         return labels
-    for key, allowed in requirements.items():
-        if allowed.single is not None:
-            labels.setdefault(key, allowed.single)
-    return labels
-
-
-def _normalized(labels: Mapping[str, str]) -> dict[str, str]:
-    """Labels with deprecated keys replaced; a current key wins over its deprecated one."""
-    normalized = {names.normalize_key(k): v for k, v in labels.items()}
-    normalized.update((k, v) for k, v in labels.items() if names.normalize_key(k) == k)
-    return normalized
 
 
 def _quantities(raw: Mapping[str, str | int | float]) -> Resources:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.kubernetes import Toleration
-from shared.api.labels import HOSTNAME
+from shared.api.labels import HOSTNAME, ZONE
 from shared.api.selectors import SelectorError
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.pod_affinity import TopologyTerm, affinity_term
@@ -166,8 +166,22 @@ class Topology:
             allowed = requirements.get(key, ANY)
             honored: Requirements = requirements if spread.honor_affinity else {}
             options, _, offerings, nodes = self._checker.check(honored, tolerated, tolerate_prefer_no_schedule=True)
-            domains.update(v for v in self.label_values(key, options, offerings, nodes) if allowed.has(v))
+            values = {*self.label_values(key, options, offerings, nodes), *self._shifted_zones(key, options)}
+            domains.update(v for v in values if allowed.has(v))
         return tuple(sorted(domains))
+
+    def _shifted_zones(self, key: str, options: Bools) -> set[str]:
+        """The zones where these launch options would be if traffic weren't shifted away from them."""
+        shifted = self._checker.launch_options.shifted_zones
+        if key != ZONE or not shifted:
+            return set()
+        templates = [t for t in self._checker.launch_options.templates if options[t.options].any()]
+        return {
+            zone
+            for template in templates
+            for zone in shifted & {*template.instance_types.offering_columns[ZONE].values}
+            if template.requirements.get(ZONE, ANY).has(zone)
+        }
 
     def label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
         """The values of a label on these launch options, offerings and nodes, in order."""

@@ -62,6 +62,8 @@ class Environment:
     after_each: Callable[[], None] = lambda: None
     before_request: Callable[[Request], None] = lambda _: None
     warm: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+    """Environment variables of options that are on."""
 
     def turn(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -320,6 +322,7 @@ class Environment:
             "TENON_NODE_INSTANCE_PROFILE": "nodes",
             "TENON_CATALOG_BUCKET": "catalog",
             "TENON_TABLE_NAME": "state",
+            **self.options,
         }
         return runtime.Runtime(environ=environ, now=lambda: self.now, sleep=self.turn, cache=self.warm)
 

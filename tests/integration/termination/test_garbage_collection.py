@@ -304,6 +304,34 @@ def test_a_nodeclaim_is_deleted_when_ec2_says_twice_that_its_instance_is_gone(en
     assert_all_removed(env, instance)
 
 
+def test_an_instance_in_a_zone_shifted_away_is_not_given_up(env: Environment) -> None:
+    class ZonalShifts:
+        shifts: tuple[str, ...] = ("use1-az1",)
+
+        def get_managed_resource(self, **_: str) -> dict[str, Any]:
+            ends = {"expiryTime": env.now + timedelta(hours=1), "appliedStatus": "APPLIED"}
+            return {"zonalShifts": [{"awayFrom": zone, **ends} for zone in self.shifts]}
+
+    env.options["TENON_ZONAL_SHIFT"] = "on"
+    env.warm["aws:arc-zonal-shift"] = arc = ZonalShifts()
+    instance = env.a_node("old")
+    zone = {names.ZONE: "us-east-1a", names.ZONE_ID: "use1-az1"}
+    for path in (NODES.path("old"), NODE_CLAIMS.path("claim-old")):
+        env.client.patch(path, {"metadata": {"labels": zone}})
+    env.set_ready("old", "Unknown")
+    env.turn(360)
+    with env.unknown_instances(instance):
+        for _ in range(3):
+            env.turn(60)
+            env.reconcile()
+        assert "deletionTimestamp" not in env.stored_claim("claim-old")["metadata"]
+        arc.shifts = ()
+        for _ in range(2):
+            env.turn(60)
+            env.reconcile()
+    assert "deletionTimestamp" in env.stored_claim("claim-old")["metadata"]
+
+
 def test_a_new_nodeclaim_whose_instance_ec2_does_not_know_has_the_registration_timeout(env: Environment) -> None:
     instance, provider_id = env.instance(**{names.NODECLAIM_TAG: "new"})
     env.claim("new", provider_id, registered=False)

@@ -15,6 +15,7 @@ from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.base.struct import with_fields
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -160,3 +161,13 @@ def test_a_recommendation_is_valid_for_twenty_minutes() -> None:
     assert early_drains.is_marked(claim, now=NOW + timedelta(minutes=18))
     assert not early_drains.is_marked(claim, now=NOW + timedelta(minutes=20))
     assert early_drains.plan_drains(snapshot, now=NOW + timedelta(minutes=20)) == early_drains.EarlyDrainPlan()
+
+
+def test_nodes_in_a_zone_shifted_away_stay_until_their_maintenance_is_imminent() -> None:
+    soon, later = NOW + timedelta(minutes=30), NOW + timedelta(days=3)
+    snapshot = cluster(20, at_risk=[3], maintenance={1: soon, 2: later})
+    for claim in snapshot.node_claims[:4]:
+        claim.metadata.labels["topology.kubernetes.io/zone"] = "a"
+    assert drained_nodes(snapshot) == ["n003", "n001", "n002"]
+    assert drained_nodes(with_fields(snapshot, shifted_zones={"a": later})) == ["n001"]
+    assert drained_nodes(with_fields(snapshot, shifted_zones={"b": later})) == ["n003", "n001", "n002"]

@@ -62,6 +62,8 @@ def test_no_step_is_in_the_list_twice() -> None:
         ("node classes", "NodePool statuses"),  # a NodePool is ready if its node class is
         ("pauses", "NodePool statuses"),
         ("instances", "garbage collection"),
+        ("node classes", "zonal shifts"),  # zones are known by the subnets of node classes
+        ("zonal shifts", "garbage collection"),  # EC2 may not know the instances there
         ("garbage collection", "unused resources"),
     ],
 )
@@ -112,6 +114,6 @@ def test_the_modules_of_features_that_are_off_are_not_imported() -> None:
     optional = {
         *("statuses.node_overlay_status", "statuses.capacity_buffer_status"),
         *("claims.standby_nodes", "claims.reboot"),
-        "statuses.cluster_limit_status",
+        *("statuses.cluster_limit_status", "statuses.zonal_shifts"),
     }
     assert {f"functions.lifecycle.{module}" for module in optional}.isdisjoint(done.stdout.split())

@@ -56,6 +56,7 @@ def names_of_features(round_: Round, **options: str) -> list[str]:
 
 def test_the_order_of_the_features_is_the_documented_one() -> None:
     assert [door.__name__ for door in FEATURES] == [
+        "_zonal_shift",
         "_pause",
         "_standby_nodes",
         "_launch_options",
@@ -78,12 +79,17 @@ def test_without_optional_features_a_round_only_reads_what_can_be_launched() -> 
         ({"node_pools": (NodePool(metadata=ObjectMeta(name="a"), spec=NodePoolSpec(replicas=2)),)}, {}, "StaticPools"),
         ({"node_claims": (NodeClaim(metadata=ObjectMeta(name="a")),)}, {}, "DisplacedPods"),
         ({}, {names.PAUSED: "maintenance"}, "PausedProvisioning"),
+        ({}, {names.SHIFTED_ZONES: "a=2026-11-26T13:00:00Z"}, "ZonalShift"),
     ],
 )
 def test_a_feature_is_on_where_an_object_or_the_lease_asks_for_it(
     objects: dict[str, Any], annotations: dict[str, str], expected: str
 ) -> None:
     assert expected in names_of_features(round_of(annotations=annotations, **objects))
+
+
+def test_a_zonal_shift_that_has_ended_is_none() -> None:
+    assert names_of_features(round_of(annotations={names.SHIFTED_ZONES: f"a={NOW.isoformat()}"})) == ["LaunchOptions"]
 
 
 def test_node_groups_are_not_asked_for_nodes_while_the_cluster_is_paused() -> None:
