@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WILDCARDS = {
     "ReadInstances": "ec2:DescribeInstances supports no resources; limited to the Region",
     "ReadSpotRequests": "ec2:DescribeSpotInstanceRequests supports no resources; limited to the Region",
+    "ReadInstanceStatus": "ec2:DescribeInstanceStatus supports no resources; limited to the Region",
     "ReadTemplates": "ec2:DescribeLaunchTemplates supports no resources; limited to the Region",
     "ReadPlaces": "EC2's Describe actions support no resources; limited to the Region",
     "ReadTypes": "EC2's Describe actions support no resources; limited to the Region",

@@ -186,6 +186,11 @@ def _verify(on: PermissionScope) -> list[iam.PolicyStatement]:
     return [any_resource("ReadSpotRequests", ["ec2:DescribeSpotInstanceRequests"], on.in_region)]
 
 
+def _read_status(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # Failed status checks and scheduled events of instances; EC2 filters them by neither tag nor resource.
+    return [any_resource("ReadInstanceStatus", ["ec2:DescribeInstanceStatus"], on.in_region)]
+
+
 def refresh_catalog(on: ReadScope) -> list[iam.PolicyStatement]:
     """What the catalog function needs, but to read the catalog."""
     types = (
@@ -367,7 +372,13 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
             *_terminate(on),
         ],
         # It launches replacements and deletes NodeClaims, which the termination function handles.
-        function_sizes.INTERRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on), *_verify(on)],
+        function_sizes.INTERRUPTION: lambda: [
+            *describe_cluster,
+            *_resolve_node_class(on),
+            *_launch(on),
+            *_verify(on),
+            *_read_status(on),
+        ],
         function_sizes.CATALOG: lambda: refresh_catalog(on),
         # Its other permissions follow from the queues and alarms that the deployment names.
         function_sizes.BUFFERS: lambda: describe_cluster,

@@ -275,6 +275,11 @@ def test_zonal_shifts_need_one_more_right_of_one_function_on_the_cluster_alone(g
     assert text(cluster).endswith(":cluster/demo")
 
 
+def test_only_interruption_reads_the_status_of_instances(granted: Granted) -> None:
+    reading = [name for name in granted if "ec2:DescribeInstanceStatus" in actions(granted, name)]
+    assert reading == [function_sizes.INTERRUPTION]
+
+
 def deployed(**options: str) -> dict[str, Any]:
     """The template with these options."""
     context = {"bundle": "source", "clusterSide": "printed", **options}

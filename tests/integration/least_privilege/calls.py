@@ -164,9 +164,13 @@ _TERMINATING = (
     _ec2("terminate what is nobody's", "TerminateInstances", _instances(lambda m: m.untagged)),
     _ec2("stop a node", "StopInstances", _instances(lambda m: m.node)),
 )
-_SEEN = ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes", "DescribeSpotInstanceRequests")
+_SEEN = (
+    *("DescribeInstances", "DescribeInstanceStatus", "DescribeImages"),
+    *("DescribeInstanceTypes", "DescribeSpotInstanceRequests"),
+)
 _READING = (
     _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES_NODE_CLASSES | {"termination", "nodegroups"}),
+    _ec2("see status checks", "DescribeInstanceStatus", _fixed(), frozenset({"interruption"})),
     _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption", "nodegroups"})),
     _ec2("see images", "DescribeImages", _fixed(), RESOLVES_NODE_CLASSES),
     _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
