@@ -43,6 +43,7 @@ EVENTS = {
     "AwaitingVolumeDetachment": "Node: it is drained, and volumes haven't been detached for a minute.",
     "BootFailed": "NodeClaim: its instance was terminated at boot, with EC2's reason; its NodePool waits before it "
     "launches again.",
+    "CapacityBlockEnds": "NodeClaim: the capacity block of its instance ends in 40 minutes; it is deleted and drained.",
     "CapacityReservationInterrupted": "NodeClaim: the capacity reservation of its instance is reclaimed; it is "
     "deleted and replaced.",
     "CapacityReservationEnded": "NodeClaim: its capacity reservation has ended; it runs on, labelled on-demand.",

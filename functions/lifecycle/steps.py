@@ -229,6 +229,7 @@ def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:
 
 def _relabel_ended_reservations(context: ReconcileContext, state: ReconcileState) -> None:
     ended_reservations.relabel(context, state.snapshot, state.instances)
+    ended_reservations.end_capacity_blocks(context, state.snapshot, state.node_classes)
 
 
 def _sweep_standby_nodes(context: ReconcileContext, state: ReconcileState) -> None:

@@ -7,6 +7,7 @@ ends, they run on without it.
 from __future__ import annotations
 
 import hashlib
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from local.aws import backends
@@ -15,6 +16,9 @@ from shared.base.struct import MutableStruct
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
+
+CAPACITY_BLOCK = "capacity-block"
+_TERMINATED_BEFORE_END = timedelta(minutes=30)
 
 
 class Reservation(MutableStruct, kw_only=True):
@@ -28,6 +32,8 @@ class Reservation(MutableStruct, kw_only=True):
     criteria: str
     owner: str
     created: datetime
+    kind: str = "default"
+    end: datetime | None = None
     used: dict[str, Any] = {}
     state: str = "active"
 
@@ -53,8 +59,10 @@ class CapacityReservations:
         tags: Mapping[str, str] | None = None,
         criteria: str = "targeted",
         owner: str = backends.ACCOUNT,
+        kind: str = "default",
+        end: datetime | None = None,
     ) -> str:
-        """Reserve ``total`` instances; returns the reservation's id."""
+        """Reserve ``total`` instances; returns the reservation's id. ``kind`` may be "capacity-block"."""
         digest = hashlib.sha256(f"{instance_type} {zone} {len(self._all)}".encode()).hexdigest()[:17]
         reservation = Reservation(
             id=f"cr-{digest}",
@@ -65,6 +73,8 @@ class CapacityReservations:
             criteria=criteria,
             owner=owner,
             created=now,
+            kind=kind,
+            end=end,
         )
         self._all[reservation.id] = reservation
         return reservation.id
@@ -83,6 +93,18 @@ class CapacityReservations:
         if reservation is None or (reservation.instance_type, reservation.zone) != (instance_type, zone):
             return 0
         return reservation.free if reservation.state == "active" else 0
+
+    def is_block(self, reservation_id: str) -> bool:
+        """Whether the reservation is a capacity block."""
+        reservation = self._all.get(reservation_id)
+        return reservation is not None and reservation.kind == CAPACITY_BLOCK
+
+    def terminated_at(self, reservation_id: str) -> datetime | None:
+        """When EC2 begins to terminate the instances of a capacity block; None for other reservations."""
+        reservation = self._all.get(reservation_id)
+        if reservation is None or reservation.kind != CAPACITY_BLOCK or reservation.end is None:
+            return None
+        return reservation.end - _TERMINATED_BEFORE_END
 
     def is_active(self, reservation_id: str) -> bool:
         """Whether the reservation exists and hasn't ended."""
@@ -146,7 +168,8 @@ def _entry(reservation: Reservation) -> dict[str, Any]:
         "AvailableInstanceCount": reservation.free,
         "State": reservation.state,
         "InstanceMatchCriteria": reservation.criteria,
-        "ReservationType": "default",
+        "ReservationType": reservation.kind,
+        **({"EndDate": reservation.end} if reservation.end is not None else {}),
         "CreateDate": reservation.created,
         "Tags": [{"Key": key, "Value": value} for key, value in sorted(reservation.tags.items())],
     }

@@ -99,6 +99,8 @@ class Ec2Instances:
         self.all.append(instance)
         if instance.lifecycle == "spot":
             self._request_status[instance.id] = FULFILLED
+        if (end := self._reservations.terminated_at(instance.capacity_reservation_id or "")) is not None:
+            self._terminations[instance.id] = end
         self._change(instance, PENDING)
         if reason := self._boot_failure(instance):
             self._boot_failures[instance.id] = reason

@@ -15,6 +15,7 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import convert_tag_spec, random_fleet_id
 
 from local.aws import backends
+from local.aws.capacity_reservations import CAPACITY_BLOCK
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Fleets:
         candidates = self._candidates(params.get("LaunchTemplateConfigs") or [])
         options = params.get("SpotOptions" if capacity_type == SPOT else "OnDemandOptions") or {}
         tags = convert_tag_spec(params.get("TagSpecifications") or [])
+        self._check_blocks(candidates, str(target.get("DefaultTargetCapacityType") or ""))
         ordered = self._ordered(candidates, capacity_type, str(options.get("AllocationStrategy") or "lowest-price"))
         instances: list[dict[str, Any]] = []
         errors: list[dict[str, Any]] = []
@@ -137,6 +139,18 @@ class Fleets:
                     _error(candidate, capacity_type, *(problem or _insufficient_capacity(candidate, capacity_type)))
                 )
         return {"FleetId": random_fleet_id(), "Instances": instances, "Errors": errors}
+
+    def _check_blocks(self, candidates: Sequence[Candidate], target: str) -> None:
+        """Refuse a capacity block next to other overrides, or without its market type in fleet and launch template."""
+        blocks = [c for c in candidates if self._reservations.is_block(c.reservation_id)]
+        markets = {(c.template.data.get("InstanceMarketOptions") or {}).get("MarketType") for c in candidates}
+        if (blocks or target == CAPACITY_BLOCK or CAPACITY_BLOCK in markets) and not (
+            len(blocks) == len(candidates) == 1 and target == CAPACITY_BLOCK and markets == {CAPACITY_BLOCK}
+        ):
+            raise EC2ClientError(
+                "InvalidFleetConfig",
+                "a fleet for a capacity block has one override, of the market type capacity-block, and no other",
+            )
 
     def _take_capacity(self, candidate: Candidate, capacity_type: str, wanted: int) -> int:
         """Take up to that many instances from the targeted reservation, else from the pool; returns how many."""

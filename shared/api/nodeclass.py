@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -265,6 +266,13 @@ class ResolvedAMI(ApiStruct):
     requirements: Annotated[list[AMIRequirement], describe("Requirements on instance types.")] = []
 
 
+CAPACITY_BLOCK = "capacity-block"
+"""The type of a capacity block, and EC2's market type for its instances."""
+INTERRUPTIBLE = "interruptible-capacity-reservation"
+"""EC2's market type for instances of a capacity reservation whose owner may reclaim them."""
+ACTIVE, EXPIRING = "active", "expiring"
+
+
 class ResolvedCapacityReservation(ApiStruct):
     """A selected capacity reservation."""
 
@@ -273,10 +281,20 @@ class ResolvedCapacityReservation(ApiStruct):
     availability_zone: Annotated[str, describe("The availability zone of the reservation.")] = ""
     available_instance_count: Annotated[int, describe("The number of available instances.", minimum=0)] = 0
     reservation_type: Annotated[str, describe("default or capacity-block.")] = "default"
+    instance_match_criteria: Annotated[str, describe("open or targeted.")] = ""
+    state: Annotated[str, describe("active, or expiring for a capacity block that ends soon.", default=True)] = ACTIVE
+    end_time: Annotated[datetime | None, describe("When the reservation ends; none if it has no end.")] = None
     interruptible: Annotated[bool, describe("Whether the owner may reclaim the instances.")] = False
     owner_id: Annotated[str, describe("The reservation's owner: an account id.")] = msgspec.field(
         default="", name="ownerID"
     )
+
+    @property
+    def reservation_kind(self) -> str:
+        """EC2's market type for its instances; empty for the usual one."""
+        if self.interruptible:
+            return INTERRUPTIBLE
+        return CAPACITY_BLOCK if self.reservation_type == CAPACITY_BLOCK else ""
 
 
 class EC2NodeClassStatus(ApiStruct):

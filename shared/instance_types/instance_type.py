@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.api.nodeclass import ACTIVE
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -198,21 +199,22 @@ def reserved_offerings(
     zone_labels: Mapping[str, Mapping[str, str]],
     unavailable: Collection[OfferingKey],
 ) -> tuple[Offering, ...]:
-    """An offering for each reservation of the type in the zones; full reservations are not available.
+    """An offering for each reservation of the type in the zones; full ones, and blocks that end, are not available.
 
     The reservation with the most available instances is first: a launch can use one reservation of a type and zone.
     """
 
-    def is_healthy(zone: str) -> bool:
-        return (labels.RESERVED, instance_type, zone) not in unavailable
+    def is_healthy(reservation: ResolvedCapacityReservation) -> bool:
+        offering = (labels.RESERVED, instance_type, reservation.availability_zone)
+        return reservation.state == ACTIVE and offering not in unavailable
 
     return tuple(
         Offering(
             zone=r.availability_zone,
             capacity_type=labels.RESERVED,
             price=on_demand / PRICE_DIVISOR,
-            available=r.available_instance_count > 0 and is_healthy(r.availability_zone),
-            full=r.available_instance_count == 0 and is_healthy(r.availability_zone),
+            available=r.available_instance_count > 0 and is_healthy(r),
+            full=r.available_instance_count == 0 and is_healthy(r),
             labels={
                 **zone_labels.get(r.availability_zone, {}),
                 RESERVATION_ID: r.id,

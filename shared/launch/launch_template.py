@@ -140,18 +140,15 @@ def _network(node_class: EC2NodeClass, efa_count: int, *, ipv6: bool) -> dict[st
     return {"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}
 
 
-INTERRUPTIBLE = "interruptible-capacity-reservation"
-"""EC2's market type of interruptible capacity reservations."""
-
-
 def _capacity_reservation(node_class: EC2NodeClass, reservation_id: str) -> dict[str, Any]:
     if reservation_id:
         target = {"CapacityReservationId": reservation_id}
         preference = "capacity-reservations-only"
         specification = {"CapacityReservationPreference": preference, "CapacityReservationTarget": target}
-        interruptible = {r.id for r in node_class.status.capacity_reservations if r.interruptible}
+        reservations = {r.id: r for r in node_class.status.capacity_reservations}
+        reservation_kind = reservations[reservation_id].reservation_kind if reservation_id in reservations else ""
         options: dict[str, Any] = (
-            {"InstanceMarketOptions": {"MarketType": INTERRUPTIBLE}} if reservation_id in interruptible else {}
+            {"InstanceMarketOptions": {"MarketType": reservation_kind}} if reservation_kind else {}
         )
         return {"CapacityReservationSpecification": specification, **options}
     if node_class.spec.capacity_reservation_selector_terms:

@@ -1,32 +1,38 @@
-"""Nodes whose capacity reservation has ended or was cancelled: they run on, and are on-demand from then on.
+"""Nodes whose capacity reservation has ended or was cancelled, and those of capacity blocks that end soon.
 
-Their labels say so, on the NodeClaim and the node, so that their price is the on-demand price and no pod is kept by a
-reservation that isn't there. Rule: Karpenter's capacityreservation/capacitytype controller.
+The first run on, and are on-demand from then on. Their labels say so, on the NodeClaim and the node, so that their
+price is the on-demand price and no pod is kept by a reservation that isn't there. Those of a capacity block don't: EC2
+begins to terminate them half an hour before its end. They are drained from ten minutes before that. Rules: Karpenter's
+controllers capacityreservation/capacitytype and capacityreservation/expiration.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from shared.api import labels as names
-from shared.api.meta import EventReason
+from shared.api.meta import EventReason, annotated
+from shared.api.nodeclass import EXPIRING
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node
     from shared.api.meta import ObjectMeta
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodeclass import EC2NodeClass
     from shared.cloud_provider import Instance
     from shared.snapshot import Snapshot
 
     L = TypeVar("L", NodeClaim, Node)
 
+_TERMINATED_BEFORE_END = timedelta(minutes=30)
 _SETTLED_AFTER = timedelta(minutes=5)
 """EC2's first answers about an instance may lack its reservation."""
 
@@ -45,6 +51,36 @@ def relabel(context: ReconcileContext, snapshot: Snapshot, instances: Iterable[I
         is_registered = node.metadata.labels.get(names.REGISTERED) == "true"
         if node.spec.provider_id in on_demand and is_registered and _is_reserved(node):
             context.attempt(node.ref, partial(_relabel_node, context, node))
+
+
+def end_capacity_blocks(
+    context: ReconcileContext, snapshot: Snapshot, node_classes: Mapping[str, EC2NodeClass]
+) -> None:
+    """Delete the NodeClaims of capacity blocks that end soon; a drain ends when EC2 begins to terminate instances."""
+    expiring = {
+        r.id: r.end_time
+        for node_class in node_classes.values()
+        for r in node_class.status.capacity_reservations
+        if r.state == EXPIRING and r.end_time is not None
+    }
+    for claim in snapshot.node_claims if expiring else ():
+        end = expiring.get(claim.metadata.labels.get(names.RESERVATION_LABELS[0], ""))
+        if end is not None and claim.metadata.deletion_timestamp is None:
+            context.attempt(claim.ref, partial(_end_claim, context, claim, end))
+
+
+def _end_claim(context: ReconcileContext, claim: NodeClaim, end: datetime) -> None:
+    reservation = claim.metadata.labels[names.RESERVATION_LABELS[0]]
+    deadline = (end - _TERMINATED_BEFORE_END).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def with_deadline(current: NodeClaim) -> NodeClaim:
+        return with_fields(current, metadata=annotated(current.metadata, {names.TERMINATION_TIMESTAMP: deadline}))
+
+    context.update(resources.NODE_CLAIMS, claim, with_deadline)
+    message = (
+        f"capacity block {reservation} ends at {end:%Y-%m-%d %H:%M} UTC; EC2 terminates its instances from {deadline}"
+    )
+    context.delete_nodeclaim(claim, EventReason("CapacityBlockEnds"), message)
 
 
 def _is_reserved(obj: NodeClaim | Node) -> bool:

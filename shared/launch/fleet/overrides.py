@@ -10,9 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.api.nodeclass import CAPACITY_BLOCK, INTERRUPTIBLE
 from shared.base.struct import Struct, with_fields
 from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
-from shared.instance_types.instance_type import RESERVATION_INTERRUPTIBLE, ami_for, is_bare_metal, meets
+from shared.instance_types.instance_type import (
+    RESERVATION_INTERRUPTIBLE,
+    RESERVATION_TYPE,
+    ami_for,
+    is_bare_metal,
+    meets,
+)
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.spot_risk import price_factor
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
@@ -34,6 +41,7 @@ A launch without capacity of one type tries the next, if the NodeClaims allow it
 NARROW_WIDTH = 0.015
 """How much more than the least expected price an override of the first spot request may cost, as a share of it."""
 
+_RESERVATION_KINDS = ("", CAPACITY_BLOCK, INTERRUPTIBLE)
 _EXOTIC_RESOURCES = frozenset({*GPU_RESOURCES.values(), NEURON})
 
 
@@ -58,9 +66,9 @@ class FleetPlan(Struct, kw_only=True):
     overrides: tuple[Override, ...]
 
     @property
-    def is_interruptible(self) -> bool:
-        """Whether the plan is for interruptible capacity reservations, which EC2 launches by another market type."""
-        return bool(self.overrides) and all(is_interruptible(override) for override in self.overrides)
+    def reservation_kind(self) -> str:
+        """EC2's market type, which all overrides have in common; empty but for special capacity reservations."""
+        return reservation_kind(self.overrides[0]) if self.overrides else ""
 
     @property
     def priorities(self) -> tuple[int, ...]:
@@ -99,9 +107,7 @@ def plan_fleet(
     by_capacity_type[labels.SPOT] = _within_on_demand_price(
         by_capacity_type[labels.SPOT], by_capacity_type[labels.ON_DEMAND]
     )
-    reserved = by_capacity_type[labels.RESERVED]
-    # One call has one market type. Reservations whose owner doesn't reclaim the instances come first.
-    by_capacity_type[labels.RESERVED] = [p for p in reserved if not is_interruptible(p)] or reserved
+    by_capacity_type[labels.RESERVED] = _of_one_reservation_kind(by_capacity_type[labels.RESERVED])
     for capacity_type in LAUNCH_ORDER[LAUNCH_ORDER.index(after) + 1 :] if after else LAUNCH_ORDER:
         if by_capacity_type[capacity_type]:
             return FleetPlan(capacity_type=capacity_type, overrides=_cheapest(by_capacity_type[capacity_type]))
@@ -149,9 +155,11 @@ def offering_labels(instance_type: InstanceType, offering: Offering) -> dict[str
     }
 
 
-def is_interruptible(override: Override) -> bool:
-    """Whether the offering is a capacity reservation whose owner may reclaim the instances."""
-    return override.offering.labels.get(RESERVATION_INTERRUPTIBLE) == "true"
+def reservation_kind(override: Override) -> str:
+    """EC2's market type of a capacity reservation whose owner may reclaim it, or of a capacity block; else empty."""
+    if override.offering.labels.get(RESERVATION_INTERRUPTIBLE) == "true":
+        return INTERRUPTIBLE
+    return CAPACITY_BLOCK if override.offering.labels.get(RESERVATION_TYPE) == CAPACITY_BLOCK else ""
 
 
 def is_exotic(instance_type: InstanceType) -> bool:
@@ -173,6 +181,16 @@ def _compatible(
         for o in t.offerings
         if o.available and o.zone in subnets and meets(offering_labels(t, o), requirements)
     ]
+
+
+def _of_one_reservation_kind(reserved: list[Override]) -> list[Override]:
+    """The overrides of the first market that has some, since a call has one: those that nobody reclaims come first.
+
+    EC2 takes one capacity block in a call, so only the first is left.
+    """
+    by_kind = {name: [p for p in reserved if reservation_kind(p) == name] for name in _RESERVATION_KINDS}
+    chosen = next((name for name in _RESERVATION_KINDS if by_kind[name]), "")
+    return by_kind[chosen][:1] if chosen == CAPACITY_BLOCK else by_kind[chosen]
 
 
 def _within_on_demand_price(spot: list[Override], on_demand: list[Override]) -> list[Override]:

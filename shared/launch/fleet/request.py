@@ -12,7 +12,7 @@ from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
 from shared.api.kubelet import with_values
-from shared.api.nodeclass import EC2NodeClass
+from shared.api.nodeclass import INTERRUPTIBLE, EC2NodeClass
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
 from shared.base.struct import Struct, with_fields
 from shared.instance_types.allocatable import EFA
@@ -118,7 +118,7 @@ class FleetRequest(Struct, kw_only=True):
 
         The ClientToken is the same for each attempt at the ``step`` of the group, whichever of its claims remain.
         """
-        interruptible, priorities = plan.is_interruptible, plan.priorities or (None,) * len(plan.overrides)
+        reservation_kind, priorities = plan.reservation_kind, plan.priorities or (None,) * len(plan.overrides)
         overrides = [(self._template_key(o), _override(o, p)) for o, p in zip(plan.overrides, priorities, strict=True)]
         parameters: dict[str, Any] = {
             "Type": "instant",
@@ -132,12 +132,12 @@ class FleetRequest(Struct, kw_only=True):
             ],
             "TargetCapacitySpecification": {
                 "TotalTargetCapacity": len(claims),
-                "DefaultTargetCapacityType": _target_capacity_type(plan.capacity_type, interruptible=interruptible),
+                "DefaultTargetCapacityType": _target_capacity_type(plan.capacity_type, reservation_kind),
             },
             "TagSpecifications": self._tag_specifications(claims),
             **_allocation_options(
                 plan.capacity_type,
-                interruptible=interruptible,
+                reservation_kind=reservation_kind,
                 prioritized=bool(plan.priorities),
                 spot_strategy=self.spot_strategy,
             ),
@@ -209,21 +209,22 @@ def _override(override: Override, priority: int | None) -> dict[str, Any]:
     return parameters if priority is None else {**parameters, "Priority": float(priority)}
 
 
-def _target_capacity_type(capacity_type: str, *, interruptible: bool = False) -> str:
+def _target_capacity_type(capacity_type: str, reservation_kind: str = "") -> str:
     """DefaultTargetCapacityType of the CreateFleet call; reserved instances are on-demand ones to EC2.
 
-    Instances of ``interruptible`` reservations are not (AWS: "Launch instances into an Interruptible Capacity
-    Reservation", EC2 User Guide).
+    Those of interruptible reservations and capacity blocks are not (AWS: "Launch instances into an Interruptible
+    Capacity Reservation" and "Tutorial: Configure your EC2 Fleet to launch instances into Capacity Blocks", EC2 User
+    Guide).
     """
-    if interruptible:
-        return "reserved-capacity"
+    if reservation_kind:
+        return "reserved-capacity" if reservation_kind == INTERRUPTIBLE else reservation_kind
     return "spot" if capacity_type == labels.SPOT else "on-demand"
 
 
 def _allocation_options(
     capacity_type: str,
     *,
-    interruptible: bool = False,
+    reservation_kind: str = "",
     prioritized: bool = False,
     spot_strategy: str = PRICE_CAPACITY_OPTIMIZED,
 ) -> dict[str, Any]:
@@ -233,8 +234,10 @@ def _allocation_options(
     ``prioritized``: the overrides have priorities, which EC2 follows for on-demand instances, and for spot instances by
     best effort after capacity. Else ``spot_strategy`` is that of spot instances.
     """
-    if interruptible:
-        return {"ReservedCapacityOptions": {"ReservationTypes": [launch_template.INTERRUPTIBLE]}}
+    if reservation_kind == INTERRUPTIBLE:
+        return {"ReservedCapacityOptions": {"ReservationTypes": [INTERRUPTIBLE]}}
+    if reservation_kind:
+        return {}  # a capacity block is the only override: nothing is left to choose
     if capacity_type == labels.SPOT:
         return {
             "SpotOptions": {"AllocationStrategy": "capacity-optimized-prioritized" if prioritized else spot_strategy}

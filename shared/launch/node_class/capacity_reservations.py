@@ -1,18 +1,21 @@
 """The on-demand capacity reservations that a node class selects: active ones for Linux with default tenancy.
 
 A reservation that isn't there yet, is full or has ended is no obstacle: NodePools that allow on-demand launch that. So
-terms that select none leave the class ready, as in Karpenter, and only a message says so. Capacity blocks are not
-supported: they are launched with another market type and end by themselves. The message names those that were selected.
+terms that select none leave the class ready, as in Karpenter, and only a message says so. It names those that were
+selected and can't be used. A capacity block is *expiring* in its last 40 minutes: nothing is launched into it any more,
+and its nodes are drained, because EC2 begins to terminate its instances half an hour before its end (EC2 User Guide,
+"How Capacity Blocks work").
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
 from shared.api.meta import EventReason
-from shared.api.nodeclass import ResolvedCapacityReservation
+from shared.api.nodeclass import ACTIVE, CAPACITY_BLOCK, EXPIRING, ResolvedCapacityReservation
 from shared.base.aws import error_code
 from shared.base.struct import Struct
 from shared.launch.node_class.selector_terms import (
@@ -24,6 +27,7 @@ from shared.launch.node_class.selector_terms import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from mypy_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
 
@@ -33,8 +37,9 @@ if TYPE_CHECKING:
 _FIELD = "spec.capacityReservationSelectorTerms"
 _PERMISSION = "ec2:DescribeCapacityReservations"
 _NOT_FOUND = "InvalidCapacityReservationId.NotFound"
-
-
+_DEFAULT = "default"
+DRAINED_BEFORE_END = timedelta(minutes=40)
+"""When a capacity block's nodes are drained: ten minutes before EC2 begins to terminate them. Karpenter's."""
 NO_RESERVATIONS = EventReason("CapacityReservationsNotFound")
 
 
@@ -45,7 +50,7 @@ class SelectedReservations(Struct):
     unusable: dict[str, str] = {}
 
 
-def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> SelectedReservations:
+def select(ec2: Ec2Descriptions, node_class: EC2NodeClass, *, now: datetime) -> SelectedReservations:
     """The reservations of the class's terms; for a class without terms none, and EC2 is not called.
 
     Raises:
@@ -62,7 +67,7 @@ def select(ec2: Ec2Descriptions, node_class: EC2NodeClass) -> SelectedReservatio
             if reason := _unusable_reason(reservation):
                 unusable[reservation_id] = reason
             else:
-                usable[reservation_id] = _resolved(reservation)
+                usable[reservation_id] = _resolved(reservation, now)
     return SelectedReservations(
         usable=tuple(usable[reservation_id] for reservation_id in sorted(usable)), unusable=unusable
     )
@@ -95,22 +100,27 @@ def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
 
 def _unusable_reason(reservation: CapacityReservationTypeDef) -> str:
     """Why no node can be launched into the reservation; "" if one can."""
-    kind, tenancy = reservation.get("ReservationType", "default"), reservation.get("Tenancy", "default")
+    kind, tenancy = reservation.get("ReservationType", _DEFAULT), reservation.get("Tenancy", "default")
     platform = reservation.get("InstancePlatform", "Linux/UNIX")
-    if kind != "default":
+    if kind not in {_DEFAULT, CAPACITY_BLOCK}:
         return f"a {kind}, which Tenon can't launch into"
     if tenancy != "default":
         return f"for {tenancy} hardware"
     return "" if platform.startswith("Linux") else f"for {platform}"
 
 
-def _resolved(reservation: CapacityReservationTypeDef) -> ResolvedCapacityReservation:
+def _resolved(reservation: CapacityReservationTypeDef, now: datetime) -> ResolvedCapacityReservation:
+    kind, end = reservation.get("ReservationType", _DEFAULT), reservation.get("EndDate")
+    is_expiring = kind == CAPACITY_BLOCK and end is not None and now >= end - DRAINED_BEFORE_END
     return ResolvedCapacityReservation(
         id=reservation["CapacityReservationId"],
         instance_type=reservation["InstanceType"],
         availability_zone=reservation["AvailabilityZone"],
         available_instance_count=reservation.get("AvailableInstanceCount", 0),
-        reservation_type=reservation.get("ReservationType", "default"),
+        reservation_type=kind,
+        instance_match_criteria=reservation.get("InstanceMatchCriteria", ""),
+        state=EXPIRING if is_expiring else ACTIVE,
+        end_time=end,
         interruptible=reservation.get("Interruptible", False),
         owner_id=reservation.get("OwnerId", ""),
     )

@@ -179,7 +179,7 @@ def _look_up(resolver: NodeClassResolver, ec2: Ec2Descriptions, node_class: EC2N
     profile_name = attempt(INSTANCE_PROFILE_READY, lambda: _instance_profile(resolver, node_class), "")
     reservations = attempt(
         CAPACITY_RESERVATIONS_READY,
-        lambda: capacity_reservations.select(ec2, node_class),
+        lambda: capacity_reservations.select(ec2, node_class, now=now),
         capacity_reservations.SelectedReservations(),
     )
     if problem := _kubelet_problem(resolver, node_class):

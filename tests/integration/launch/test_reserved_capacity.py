@@ -36,7 +36,7 @@ def reserved(account: Account) -> Account:
             "OwnerId": "111122223333",
         },
         {"CapacityReservationId": "cr-windows", "InstancePlatform": "Windows", "InstanceType": "m5.large"},
-        {"CapacityReservationId": "cr-block", "ReservationType": "capacity-block", "InstanceType": "p5.48xlarge"},
+        {"CapacityReservationId": "cr-new", "ReservationType": "new-kind", "InstanceType": "p5.48xlarge"},
     ]
 
     def answer(**_: object) -> Any:
@@ -153,7 +153,7 @@ def test_terms_that_select_no_reservation_are_reported_and_the_class_stays_ready
 
 
 @pytest.mark.parametrize(
-    ("id_", "why"), [("cr-block", "a capacity-block, which Tenon can't launch into"), ("cr-windows", "for Windows")]
+    ("id_", "why"), [("cr-new", "a new-kind, which Tenon can't launch into"), ("cr-windows", "for Windows")]
 )
 def test_an_unusable_reservation_is_reported_with_the_reason(reserved: Account, id_: str, why: str) -> None:
     term = CapacityReservationSelectorTerm(id=id_)
