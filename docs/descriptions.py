@@ -53,6 +53,7 @@ EVENTS = {
     "DaemonSetIgnored": "DaemonSet: new nodes keep no room for its pods, because no instance type has a resource that "
     "they request, or a field isn't supported.",
     "DemandUnknown": "CapacityBuffer: why its queue, alarm or event can't be followed.",
+    "DriftStopped": "NodePool: a new node failed during drift in waves, and how drift is resumed.",
     "DisruptionBlocked": "Node: it should be disrupted, and what blocks that.",
     "DisruptionTerminating": "NodeClaim: it is disrupted, with the reason: expired, drifted, empty, underutilized, or "
     "a scheduled event of EC2.",
@@ -84,7 +85,7 @@ EVENTS = {
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
     "InvalidDisruptionBudget": "NodePool: a disruption budget can't be read, so no node of the pool is disrupted.",
-    "InvalidAnnotation": "NodePool: an annotation has an invalid value; the default is used.",
+    "InvalidAnnotation": "NodePool: an annotation has an invalid value, and what follows; spot options have defaults.",
     "InvalidOption": "Node groups: what in ConfigMap tenon-node-groups, or in a group's tags, can't be used.",
     "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",

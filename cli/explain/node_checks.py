@@ -12,7 +12,7 @@ from shared.api.pods import is_daemon, is_mirror
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.disruption import candidates, drift, repair, savings
-from shared.disruption.budgets import allowed_disruptions, budget_problems, window_blocker
+from shared.disruption.budgets import allowed_disruptions, budget_problems, hold
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED, UNHEALTHY
 from shared.disruption.simulated_scheduling import simulate_scheduling
 from shared.disruption.soft_taints import has_soft_taint
@@ -74,8 +74,8 @@ class NodeChecks(Struct, kw_only=True):
         checks = []
         for reason in reasons:
             allowed = allowed_disruptions(pool, self.view.snapshot, reason=reason, now=self.view.now)
-            detail = window_blocker(pool, reason=reason, now=self.view.now)
-            detail = detail or f"NodePool {pool.name} allows {allowed} more now"
+            held = "" if allowed else hold(pool, self.view.snapshot, reason=reason, now=self.view.now)
+            detail = held or f"NodePool {pool.name} allows {allowed} more now"
             checks.append(Check(name=f"budgets for {reason}", ok=allowed > 0, detail=detail))
         return checks
 

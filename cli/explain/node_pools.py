@@ -16,7 +16,7 @@ from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
 from shared.api.taints import format_taint
 from shared.base.plurals import plural
-from shared.disruption.budgets import allowed_disruptions, budget_problems, window_blocker
+from shared.disruption.budgets import allowed_disruptions, budget_problems, hold
 from shared.disruption.command import DRIFTED, EMPTY, UNDERUTILIZED
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
@@ -204,11 +204,14 @@ def _budgets(observed: ObservedCluster, pool: NodePool) -> tuple[Check, ...]:
         detail = f"no node is disrupted until this is mended: {'; '.join(problems)}"
         return (Check(name="disruption budgets", ok=False, detail=detail),)
     return tuple(
-        Check(
-            name=reason,
-            ok=None,
-            detail=window_blocker(pool, reason=reason, now=observed.now)
-            or plural(allowed_disruptions(pool, observed.snapshot, reason=reason, now=observed.now), "node"),
-        )
+        Check(name=reason, ok=None, detail=_allowed(observed, pool, reason))
         for reason in (EMPTY, DRIFTED, UNDERUTILIZED)
     )
+
+
+def _allowed(observed: ObservedCluster, pool: NodePool, reason: str) -> str:
+    """How many nodes may be disrupted now, or what holds them."""
+    snapshot, now = observed.snapshot, observed.now
+    allowed = allowed_disruptions(pool, snapshot, reason=reason, now=now)
+    held = "" if allowed else hold(pool, snapshot, reason=reason, now=now)
+    return held or plural(allowed, "node")

@@ -19,6 +19,7 @@ from functions.lifecycle.statuses import (
     nodepool_status,
     validation,
 )
+from shared.api import labels as names
 from shared.api.nodeclaim import is_rebooting
 from shared.api.standby import standby_state
 from shared.base.struct import Struct, with_fields
@@ -116,6 +117,14 @@ def with_cluster_limits(state: ReconcileState) -> bool:
     )
 
 
+def with_drift_waves(state: ReconcileState) -> bool:
+    """As :func:`resolving_node_classes`, if a NodePool has, or had, waves of drift."""
+    annotations = {names.DRIFT_WAVES, names.DRIFT_ROLLOUT}
+    return resolving_node_classes(state) and any(
+        p.metadata.annotations.keys() & annotations for p in state.snapshot.node_pools
+    )
+
+
 def with_standby_nodes(state: ReconcileState) -> bool:
     """As :func:`comparing_with_ec2`, if the cluster has standby nodes."""
     return comparing_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
@@ -189,6 +198,14 @@ def _write_nodepool_statuses(context: ReconcileContext, state: ReconcileState) -
     at_boot = nodepool_status.boot_failures_by_pool(state.boot_failures, state.node_classes)
     failures = {**at_boot, **state.liveness_failures}
     nodepool_status.write_statuses(context, state.visible, state.node_classes, failures, state.pauses)
+
+
+def _record_drift_rollouts(context: ReconcileContext, state: ReconcileState) -> None:
+    # Imported here: few NodePools have waves.
+    from functions.lifecycle.statuses import drift_rollouts
+
+    resolved = tuple(state.node_classes.values())
+    drift_rollouts.record(context, with_fields(state.visible, node_classes=resolved))
 
 
 def _write_capacity_buffer_statuses(context: ReconcileContext, state: ReconcileState) -> None:
@@ -295,6 +312,12 @@ STEPS: tuple[Step, ...] = (
         run=_write_nodepool_statuses,
         when=always,
         after=("NodeClaims", "boot failures", "node classes", "pauses"),
+    ),
+    Step(
+        name="drift rollouts",
+        run=_record_drift_rollouts,
+        when=with_drift_waves,
+        after=("node classes", "NodePool statuses"),
     ),
     # A node that has just been initialized has room, which counts at once.
     Step(

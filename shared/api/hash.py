@@ -86,6 +86,26 @@ def hash_node_class(node_class: EC2NodeClass) -> str:
     return _digest(to_json(fixed))
 
 
+def hash_of_nodes(pool: NodePool, node_class: EC2NodeClass) -> str:
+    """The hash of all that new nodes of the NodePool have: it changes whenever older ones may drift.
+
+    That is the template with its requirements, the class, and the AMIs, subnets and security groups that it selects.
+    """
+    status = node_class.status
+    return _digest(
+        {
+            "pool": hash_node_pool(pool),
+            "requirements": to_json(pool.spec.template.spec.requirements),
+            "class": [node_class.name, hash_node_class(node_class)],
+            "selected": [
+                *(ami.id for ami in status.amis),
+                *(subnet.id for subnet in status.subnets),
+                *(group.id for group in status.security_groups),
+            ],
+        }
+    )
+
+
 # --- NodePools ---
 
 

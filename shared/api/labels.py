@@ -159,6 +159,11 @@ DISRUPTION_WINDOWS = "tenon.sh/disruption-windows"
 """Annotation on a NodePool: the only times in which its nodes are disrupted voluntarily."""
 SHIFTED_ZONES = "tenon.sh/shifted-zones"
 """Annotation on the cluster's Lease: the zones that traffic is shifted away from, as ZONE=TIME, separated by commas."""
+DRIFT_WAVES = "tenon.sh/drift-waves"
+"""Annotation on a NodePool: how many drifted nodes are replaced before the next are, such as "1, 10%, 50%"."""
+DRIFT_ROLLOUT = "tenon.sh/drift-rollout"
+"""Annotation on such a NodePool, by the lifecycle function: what its nodes are replaced for, since when, and what has
+stopped it. Without it, the waves begin again."""
 
 SPOT_DIVERSITY = "tenon.sh/spot-diversity"
 """Annotation on a NodePool: the least number of instance types and spot pools that its launches choose from."""

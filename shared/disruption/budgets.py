@@ -3,9 +3,9 @@
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
 disruption, rebooting or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool
-with a budget that can't be parsed allows no disruptions; it launches nodes as before. A NodePool may have windows, too
-(:mod:`shared.disruption.disruption_windows`). Rules: Karpenter's disruption budgets (reference:
-docs/facts/karpenter.md, section 5).
+with a budget that can't be parsed allows no disruptions; it launches nodes as before. A NodePool may have windows
+(:mod:`shared.disruption.disruption_windows`) and waves of drift (:mod:`shared.disruption.drift_waves`), too.
+Rules: Karpenter's disruption budgets (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared.api.meta import is_true
 from shared.api.nodeclaim import rebooting_nodes
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
-from shared.disruption.command import UNHEALTHY, Blocker
+from shared.disruption.command import DRIFTED, UNHEALTHY, Blocker
 from shared.disruption.disruption_queue import is_queued
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.nodepool import Budget, NodePool
+    from shared.disruption.drift_waves import Limit
     from shared.snapshot import Snapshot
 
 _PERCENT = 100
@@ -39,11 +40,13 @@ def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now:
     """
     if window_blocker(pool, reason=reason, now=now):
         return 0
-    return allowed_by_budgets(pool, snapshot, reason=reason, now=now)
+    allowed = allowed_by_budgets(pool, snapshot, reason=reason, now=now)
+    wave = _wave_limit(pool, snapshot, reason, now)
+    return allowed if wave is None else min(allowed, wave.allowed)
 
 
 def allowed_by_budgets(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
-    """The same whatever the pool's windows: for nodes that EC2 will take."""
+    """The same whatever the pool's windows and waves: for nodes that EC2 will take."""
     if paused_pools((pool,), snapshot.pause, now=now) or budget_problems(pool):
         return 0
     rebooting = rebooting_nodes(snapshot.node_claims)
@@ -164,7 +167,7 @@ class BudgetTracker:
         """The blocker for a pool whose budgets or windows allow no more disruptions."""
         message = f"disruption budgets of NodePool {pool} allow no more disruptions for reason {reason} now"
         if pool in self._pools:
-            message = _held_message(self._pools[pool], reason, self._now) or message
+            message = hold(self._pools[pool], self._snapshot, reason=reason, now=self._now) or message
         return Blocker(message=message, by=f"NodePool {pool}")
 
     def consume(self, pool: str) -> None:
@@ -172,11 +175,25 @@ class BudgetTracker:
         self._consumed[pool] = self._consumed.get(pool, 0) + 1
 
 
-def _held_message(pool: NodePool, reason: str, now: datetime) -> str:
-    """Why the pool allows no disruption at all for the reason now; empty when only its budgets are used up."""
+def hold(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> str:
+    """What holds the pool's nodes for the reason now other than used-up budgets; empty: nothing else does."""
     if problems := budget_problems(pool):
         return f"NodePool {pool.name} allows no disruption until its budgets are mended: {'; '.join(problems)}"
-    return window_blocker(pool, reason=reason, now=now)
+    if window := window_blocker(pool, reason=reason, now=now):
+        return window
+    wave = _wave_limit(pool, snapshot, reason, now)
+    if wave is None or wave.allowed > allowed_by_budgets(pool, snapshot, reason=reason, now=now):
+        return ""
+    return wave.message
+
+
+def _wave_limit(pool: NodePool, snapshot: Snapshot, reason: str, now: datetime) -> Limit | None:
+    """What the pool's wave of drift allows; None where it has no waves, or the reason isn't drift."""
+    if reason != DRIFTED or names.DRIFT_WAVES not in pool.metadata.annotations:
+        return None
+    from shared.disruption.drift_waves import limit  # noqa: PLC0415 (few NodePools have waves)
+
+    return limit(pool, snapshot, now=now)
 
 
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:

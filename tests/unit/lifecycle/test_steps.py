@@ -16,6 +16,7 @@ from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.meta import ObjectMeta
 from shared.api.node_overlay import NodeOverlay
 from shared.api.nodeclaim import NodeClaim
+from shared.api.nodepool import NodePool
 from shared.api.reboot import with_request
 from shared.snapshot import BufferObjects, Snapshot
 
@@ -25,13 +26,20 @@ EMPTY = Snapshot(taken_at=NOW)
 JOINING = ReconcileScope(resolve_node_classes=False, compare_with_ec2=False)
 NODE_POOLS_CHANGED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=False)
 SCHEDULED = ReconcileScope(resolve_node_classes=True, compare_with_ec2=True)
-OPTIONAL = {"NodeOverlay statuses", "CapacityBuffer statuses", "cluster limit conditions", "standby nodes", "reboots"}
+OPTIONAL = {
+    *("NodeOverlay statuses", "CapacityBuffer statuses", "cluster limit conditions", "standby nodes", "reboots"),
+    "drift rollouts",
+}
 
 
 def steps(scope: ReconcileScope, snapshot: Snapshot = EMPTY) -> list[str]:
     """The names of the steps that run."""
     state = ReconcileState.of(snapshot, scope, nominate=True)
     return [step.name for step in STEPS if step.when(state)]
+
+
+def node_pool_with_waves() -> NodePool:
+    return NodePool(metadata=ObjectMeta(name="p", annotations={names.DRIFT_WAVES: "1"}))
 
 
 def standby_node() -> NodeClaim:
@@ -97,6 +105,7 @@ def test_the_schedule_runs_every_step_but_those_of_features_that_are_off() -> No
         (Snapshot(taken_at=NOW, node_claims=(standby_node(),)), "standby nodes"),
         (Snapshot(taken_at=NOW, node_claims=(rebooting_node(),)), "reboots"),
         (Snapshot(taken_at=NOW, cluster_limits={"cpu": 1000}), "cluster limit conditions"),
+        (Snapshot(taken_at=NOW, node_pools=(node_pool_with_waves(),)), "drift rollouts"),
     ],
 )
 def test_a_feature_has_its_step_where_the_cluster_uses_it(feature: Snapshot, step: str) -> None:
@@ -114,6 +123,6 @@ def test_the_modules_of_features_that_are_off_are_not_imported() -> None:
     optional = {
         *("statuses.node_overlay_status", "statuses.capacity_buffer_status"),
         *("claims.standby_nodes", "claims.reboot"),
-        *("statuses.cluster_limit_status", "statuses.zonal_shifts"),
+        *("statuses.cluster_limit_status", "statuses.zonal_shifts", "statuses.drift_rollouts"),
     }
     assert {f"functions.lifecycle.{module}" for module in optional}.isdisjoint(done.stdout.split())
