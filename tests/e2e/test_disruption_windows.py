@@ -9,10 +9,12 @@ import pytest
 
 from local.world import World, sample_objects
 from shared.api.labels import DISRUPTION_WINDOWS, INSTANCE_TYPE
+from tests.e2e.cli.conftest import Shell
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 MINUTE = timedelta(minutes=1)
 
@@ -35,7 +37,7 @@ def teams(world: World) -> set[str]:
 
 
 @pytest.mark.flow
-def test_drifted_nodes_are_replaced_in_their_window_and_not_before(world: World) -> None:
+def test_drifted_nodes_are_replaced_in_their_window_and_not_before(world: World, tmp_path: Path) -> None:
     opens = world.clock.now() + 40 * MINUTE
     windows = f"{opens.minute} {opens.hour} * * * for 20m reasons Drifted"
     world.apply([sample_objects.node_class(world), node_pool(windows, team="old")])
@@ -46,6 +48,13 @@ def test_drifted_nodes_are_replaced_in_their_window_and_not_before(world: World)
     assert teams(world) == {"old"}
     (message,) = {e["message"] for e in events(world, "DisruptionBlocked")}
     assert message.endswith(f"the next opens at {opens:%Y-%m-%d %H:%M} UTC")
+    path = tmp_path / "kubeconfig"
+    path.write_text(world.kubectl_config())
+    (node,) = world.nodes()
+    for obj in (("nodepool", "default"), ("node", node["metadata"]["name"])):
+        assert f"the next opens at {opens:%Y-%m-%d %H:%M} UTC" in " ".join(
+            Shell(world, path).tenon("explain", *obj).out.split()
+        )
     world.run_until(lambda: teams(world) == {"new"} and len(running(world)) == 1, limit=10 * MINUTE)
     assert world.clock.now() - opens < 8 * MINUTE
     assert world.failures() == []
