@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local.kubernetes import kinds
+from local.kubernetes.objects import timestamp
 from local.world import World, sample_objects
 from shared.api import labels as names
 from shared.disruption.terminate_first import TERMINATE_FIRST
@@ -118,3 +120,37 @@ def test_nodes_of_a_static_pool_at_its_limit_or_in_a_full_reservation_are_replac
     assert max(most) == replicas
     assert world.aws.reservations.free(reservation, "m5.large", "us-east-1a") == 0
     assert world.failures() == []
+
+
+@pytest.mark.parametrize("spec", [{}, {"replicas": 1, "limits": {"nodes": "2"}}], ids=["dynamic", "static"])
+def test_an_unhealthy_node_in_a_full_reservation_goes_before_its_replacement_comes(
+    world: World, spec: dict[str, Any]
+) -> None:
+    reserve(world, 1)
+    world.apply([node_class(world), node_pool({**ALLOWED, "tenon.sh/repair": "true"}, **spec)])
+    if not spec:
+        world.apply(sample_objects.deployment("search", 1, LARGE))
+    world.run_until(lambda: len(initialized(world)) == 1, limit=10 * MINUTE)
+    world.run_for(6 * MINUTE)
+    before = claims(world)
+    fault(world, initialized(world)[0])
+    most: list[int] = []
+
+    def replaced() -> bool:
+        most.append(len(world.claims()))
+        return not claims(world) & before and len(initialized(world)) == 1
+
+    world.run_until(replaced, limit=40 * MINUTE)
+    assert max(most) == 1
+    (node,) = world.nodes()
+    assert node["metadata"]["labels"][names.CAPACITY_TYPE] == "reserved"
+    assert world.failures() == []
+
+
+def fault(world: World, name: str) -> None:
+    """Write the condition of a fatal GPU error, as the node monitoring agent does."""
+    now = timestamp(world.clock.now())
+    broken = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
+    before = world.store.get(kinds.NODES, name)["status"]["conditions"]
+    conditions = [*before, {**broken, "message": "", "lastTransitionTime": now}]
+    world.store.patch(kinds.NODES, name, {"status": {"conditions": conditions}}, subresource="status")
