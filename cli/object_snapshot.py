@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from cli import decoding, manifest_pods
 from cli.runtime_classes import admitted_pods, with_runtime_classes
 from shared.api import nodeclaim
-from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.daemon_set import DaemonSet
+from shared.api.kubernetes import Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclaim import NodeClaim
 from shared.api.runtime_class import RuntimeClass

@@ -14,7 +14,8 @@ from shared.scheduling.decision import UnschedulableReason
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
 
-    from shared.api.kubernetes import DaemonSet, Pod, PodSpec
+    from shared.api.daemon_set import DaemonSet
+    from shared.api.kubernetes import Pod, PodSpec
     from shared.api.runtime_class import RuntimeClass
 
 ASSUMED = "assumed/"

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
-    from shared.api.kubernetes import DaemonSet, Namespace, Node, Pod, PodDisruptionBudget
+    from shared.api.daemon_set import DaemonSet
+    from shared.api.kubernetes import Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.limit_range import LimitRange
     from shared.api.meta import ObjectRef
     from shared.api.node_overlay import NodeOverlay

@@ -348,22 +348,6 @@ class PodTemplate(ApiStruct):
     spec: PodSpec = PodSpec()
 
 
-class DaemonSetSpec(ApiStruct):
-    """What a DaemonSet runs on each node."""
-
-    selector: LabelSelector | None = None
-    template: PodTemplate = PodTemplate()
-
-
-class DaemonSet(ApiStruct):
-    """A DaemonSet: its pods use resources on every node that they run on."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: DaemonSetSpec = DaemonSetSpec()
-    kind: str = "DaemonSet"
-    api_version: str = "apps/v1"
-
-
 class Namespace(ApiStruct):
     """A namespace; its labels are what namespaceSelectors see."""
 

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shared.api import decode, nodeclass, nodepool
 from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
-from shared.api.kubernetes import DaemonSet, Namespace, Node, PodDisruptionBudget
+from shared.api.daemon_set import DaemonSet
+from shared.api.kubernetes import Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from shared.base.runtime import Runtime
     from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
     from shared.instance_types.instance_type import Offering, OfferingKey
+    from shared.instance_types.vpc_cni import VpcCni
 
 T = TypeVar("T")
 
@@ -64,12 +65,13 @@ def build_instance_types(
     observed_memory: Mapping[str, int] | None = None,
     only_offered: bool = True,
     only: Collection[str] | None = None,
+    vpc_cni: VpcCni | None = None,
 ) -> tuple[InstanceType, ...]:
     """The instance types that nodes of the class may have, by name.
 
     ``kubelet`` overrides the class's own settings (None: the class's). ``zones`` are the zones of the class's subnets.
     ``unavailable`` offerings stay in the result, as not available. ``observed_memory`` maps a type to the memory
-    capacity in bytes that its nodes reported.
+    capacity in bytes that its nodes reported. By ``vpc_cni`` the CNI has another number of addresses for pods.
 
     Left out are offerings without a known price, types without an offering in the zones (unless ``only_offered`` is
     false), and types without the Elastic Fabric Adapters, Nitro Enclaves or addresses that the class needs; also all
@@ -80,7 +82,7 @@ def build_instance_types(
         KubeletError: a kubelet expression is invalid, or has no value on one of the types.
     """
     family = family_of(node_class)
-    settings_of = kubelet_settings(kubelet if kubelet is not None else node_class.spec.kubelet, family)
+    settings_of = kubelet_settings(kubelet if kubelet is not None else node_class.spec.kubelet, family, vpc_cni)
     class_labels = {labels.REGION: catalog.region, **node_labels(family)}
     efas = sum(nic.get("interfaceType") in _EFA_INTERFACE_TYPES for nic in node_class.spec.network_interfaces)
     zone_labels = {zone: {labels.ZONE_ID: zone_id} if zone_id else {} for zone, zone_id in catalog.zones.items()}
@@ -99,28 +101,31 @@ def build_instance_types(
 
 
 class KubeletOfType(Struct):
-    """The settings of a type's nodes; ``values`` are those of the class's expressions as JSON, empty if it has none."""
+    """The settings of a type's nodes; ``values`` are those that depend on the type as JSON, empty if none does."""
 
     settings: Kubelet
     values: str = ""
 
 
-def kubelet_settings(settings: Mapping[str, Any] | None, family: Family) -> Callable[[Hardware], KubeletOfType]:
-    """The kubelet settings by hardware: the same for all unless the class has expressions.
+def kubelet_settings(
+    settings: Mapping[str, Any] | None, family: Family, vpc_cni: VpcCni | None = None
+) -> Callable[[Hardware], KubeletOfType]:
+    """The kubelet settings by hardware: the same for all unless the class has expressions, or the VPC CNI settings.
 
     Raises:
         KubeletError: an expression is invalid; from the result, if it has no value on a type.
     """
-    if not settings or not has_expressions(settings):
+    if vpc_cni is None and not (settings and has_expressions(settings)):
         static = KubeletOfType(kubelet_of(settings) if settings else Kubelet())
         return lambda _: static
-    from shared.instance_types.kubelet_expressions import compile_expressions  # noqa: PLC0415 (few classes have any)
+    from shared.instance_types.kubelet_values import values_by_hardware  # noqa: PLC0415 (few clusters have any)
 
-    expressions = compile_expressions(settings)
+    values_of = values_by_hardware(settings or {}, family, vpc_cni)
 
     def of_type(hardware: Hardware) -> KubeletOfType:
-        values = expressions.values(hardware, family)
-        return KubeletOfType(kubelet_of({**settings, **values}), msgspec.json.encode(values).decode())
+        values = values_of(hardware)
+        text = msgspec.json.encode(values).decode() if values else ""
+        return KubeletOfType(kubelet_of({**(settings or {}), **values}), text)
 
     return of_type
 
@@ -296,6 +301,7 @@ def list_instance_types(
     unavailable: Collection[OfferingKey],
     observed_memory: Mapping[str, int],
     cache: InstanceTypeCache,
+    vpc_cni: VpcCni | None = None,
 ) -> tuple[InstanceType, ...]:
     """As :func:`build_instance_types` with the class's own kubelet settings, kept in the ``cache`` by class.
 
@@ -305,7 +311,7 @@ def list_instance_types(
     """
     status = node_class.status
     inputs = msgspec.json.encode(
-        [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones)]
+        [node_class.kind, node_class.spec, status.amis, status.capacity_reservations, sorted(zones), vpc_cni]
     )
     slot = "node-class", node_class.name
     equal = _equal_catalog(catalog, cache)
@@ -322,6 +328,7 @@ def list_instance_types(
             unavailable=keys,
             observed_memory=observed_memory,
             only=changed,
+            vpc_cni=vpc_cni,
         )
         if changed is not None:
             kept = (t for t in same[0].instance_types if t.name not in changed)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.ami_family.families import family_of
 from shared.api import labels
 from shared.api.kubelet import KubeletError
 from shared.api.meta import EventReason, condition
@@ -31,7 +32,7 @@ from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels
 from shared.instance_types.provider import list_instance_types, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import spot_risk
 from shared.launch import boot_failures
-from shared.launch.node_class.free_addresses import short_zones
+from shared.launch.node_class.free_addresses import short_for, short_zones
 from shared.launch.node_class.status import resolve
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.instance_types.interruption_rates import Pool
     from shared.instance_types.provider import Adjustment, InstanceTypeCache
+    from shared.instance_types.vpc_cni import VpcCni
     from shared.launch.boot_failures import BootFailure
     from shared.launch.node_class.free_addresses import ShortSubnet
     from shared.launch.node_class.status import NodeClassResolver
     from shared.snapshot import Snapshot
+
+
+VPC_CNI = ("kube-system", "aws-node")
+"""Namespace and name of the VPC CNI's DaemonSet."""
 
 
 class CommitmentUse(Struct, kw_only=True):
@@ -153,6 +159,7 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
     not ready.
     """
     snapshot = inputs.snapshot
+    cni_for = _vpc_cni(snapshot)
     lists: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     instance_types, not_ready = dict(resolved.instance_types), dict(resolved.not_ready)
     for pool, node_class in inputs.node_classes.items():
@@ -168,12 +175,27 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
                     if snapshot.node_claims
                     else {},
                     cache=inputs.cache,
+                    vpc_cni=cni_for(node_class),
                 )
         except KubeletError as error:  # of a type that is new in the catalog: the class was valid
             not_ready[pool] = f"{node_class.ref}: {error}"
         else:
             instance_types[pool] = lists[key]
     return with_fields(resolved, instance_types=instance_types, not_ready=not_ready)
+
+
+def _vpc_cni(snapshot: Snapshot) -> Callable[[EC2NodeClass], VpcCni | None]:
+    """By node class: the settings of the VPC CNI that decide how many pods its nodes run; None if they are default."""
+    own = [d for d in snapshot.daemon_sets if (d.metadata.namespace, d.metadata.name) == VPC_CNI]
+    if not own:
+        return lambda _: None
+    # Imported here: not every cluster has the VPC CNI.
+    from shared.instance_types.vpc_cni import read_settings, settings_for  # noqa: PLC0415
+
+    settings = read_settings(own)
+    if settings is None:
+        return lambda _: None
+    return lambda node_class: settings_for(settings, node_class, family_of(node_class))
 
 
 def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
@@ -219,7 +241,11 @@ def withhold_short_zones(resolved: ResolvedNodePools, inputs: StepInputs) -> Res
         pool.name: [s for s in allowed_subnets(pool, inputs.node_classes[pool.name]) if s.zone not in shifted]
         for pool in inputs.launching_pools
     }
-    zones_by_pool = {pool: zones for pool, of_pool in subnets.items() if (zones := short_zones(of_pool, short))}
+    zones_by_pool = {
+        pool: zones
+        for pool, of_pool in subnets.items()
+        if (zones := short_zones(of_pool, short_for(inputs.node_classes[pool].spec, short)))
+    }
     reasons = {
         pool: tuple(str(subnet) for subnets in zones.values() for subnet in subnets)
         for pool, zones in zones_by_pool.items()

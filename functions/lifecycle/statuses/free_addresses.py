@@ -22,8 +22,10 @@ def remember_short_subnets(context: ReconcileContext, node_classes: Mapping[str,
     settings = context.settings
     subnets = {s.id: s for c in node_classes.values() for s in c.status.subnets}
     try:
-        needed = free_addresses.node_addresses(describe(context.aws.eks(), settings.cluster_name))
-        short = free_addresses.short_subnets(context.aws.ec2(), subnets.values(), needed=needed)
+        ipv6 = describe(context.aws.eks(), settings.cluster_name).is_ipv6
+        needed = {c.name: free_addresses.node_addresses(c.spec, ipv6=ipv6) for c in node_classes.values()}
+        most = max(needed.values(), default=0)
+        short = free_addresses.short_subnets(context.aws.ec2(), subnets.values(), needed=most)
         if not short:
             return
         free_addresses.remember(context.aws.dynamodb(), settings.table_name, short, now=context.now)
@@ -31,8 +33,8 @@ def remember_short_subnets(context: ReconcileContext, node_classes: Mapping[str,
         context.logger.warning("Free addresses of subnets are unknown", extra={"why": str(error)})
         return
     for node_class in node_classes.values():
-        selected = {s.id for s in node_class.status.subnets}
+        selected, least = {s.id for s in node_class.status.subnets}, needed[node_class.name]
         for subnet in short:
-            if subnet.id in selected:
-                message = f"{subnet}, and a node needs {needed}: nodes are launched in other zones if there are any"
+            if subnet.id in selected and subnet.free_addresses < least:
+                message = f"{subnet}, and a node needs {least}: nodes are launched in other zones if there are any"
                 context.recorder.record(node_class.ref, "Warning", EventReason("FewFreeAddresses"), message)

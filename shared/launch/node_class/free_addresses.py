@@ -25,17 +25,19 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
     from mypy_boto3_ec2 import EC2Client
 
-    from shared.api.nodeclass import ResolvedSubnet
+    from shared.api.nodeclass import EC2NodeClassSpec, ResolvedSubnet
     from shared.base.dynamodb_rows import Row
-    from shared.cluster.connect import ClusterInfo
 
-NODE_ADDRESSES = 17
-"""Free addresses that a node needs in its subnet: its own, and sixteen for pods.
+PREFIX_ADDRESSES = 16
+"""The addresses of a prefix, a /28."""
+NODE_ADDRESSES = 1 + PREFIX_ADDRESSES
+"""Free addresses that a node needs in its subnet at least: its own, and sixteen for pods.
 
-With prefix delegation the VPC CNI takes a prefix of /28 first, which is sixteen addresses. Without, it takes as many as
-the node's first network interface holds: 4 to 15 for most instance types up to 4xlarge, up to 50 for larger ones, which
-can use fewer (Amazon VPC CNI, "WARM_ENI_TARGET" and "ENABLE_PREFIX_DELEGATION").
+With prefix delegation the VPC CNI takes a prefix first. Without, it takes as many as the node's first network interface
+holds: 4 to 15 for most instance types up to 4xlarge, up to 50 for larger ones, which can use fewer (Amazon VPC CNI,
+"WARM_ENI_TARGET" and "ENABLE_PREFIX_DELEGATION").
 """
+_WITHOUT_ADDRESSES = "efa-only"
 _IPV6_NODE_ADDRESSES = 1
 """In an IPv6 cluster pods have no IPv4 addresses."""
 TTL = timedelta(seconds=150)
@@ -45,7 +47,7 @@ PARTITION = "short-subnets"
 
 
 class ShortSubnet(Struct, kw_only=True):
-    """A subnet with fewer free addresses than a node needs."""
+    """A subnet with fewer free addresses than a node of some class needs."""
 
     id: str
     zone: str
@@ -55,9 +57,27 @@ class ShortSubnet(Struct, kw_only=True):
         return f"{self.id} in {self.zone} has {plural(self.free_addresses, 'free address')}"
 
 
-def node_addresses(cluster: ClusterInfo) -> int:
-    """How many free IPv4 addresses a node of the cluster needs in its subnet."""
-    return _IPV6_NODE_ADDRESSES if cluster.is_ipv6 else NODE_ADDRESSES
+def node_addresses(spec: EC2NodeClassSpec, *, ipv6: bool = False) -> int:
+    """How many free IPv4 addresses a node of the class needs in its subnet.
+
+    Each interface that it is launched with has an address of its own, and as many prefixes as ``ipPrefixCount`` says.
+
+    >>> from shared.api.nodeclass import EC2NodeClassSpec
+    >>> node_addresses(EC2NodeClassSpec()), node_addresses(EC2NodeClassSpec(ip_prefix_count=3))
+    (17, 49)
+    """
+    if ipv6:
+        return _IPV6_NODE_ADDRESSES
+    with_addresses = [nic for nic in spec.network_interfaces if nic.get("interfaceType") != _WITHOUT_ADDRESSES]
+    interfaces = max(1, len(with_addresses))
+    at_launch = interfaces * (1 + (spec.ip_prefix_count or 0) * PREFIX_ADDRESSES)
+    return max(NODE_ADDRESSES, at_launch)
+
+
+def short_for(spec: EC2NodeClassSpec, short: Iterable[ShortSubnet]) -> tuple[ShortSubnet, ...]:
+    """Of the remembered short subnets, those that are short for nodes of the class: others may need more."""
+    needed = node_addresses(spec)
+    return tuple(subnet for subnet in short if subnet.free_addresses < needed)
 
 
 def short_subnets(ec2: EC2Client, subnets: Iterable[ResolvedSubnet], *, needed: int) -> tuple[ShortSubnet, ...]:

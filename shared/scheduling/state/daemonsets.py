@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import DaemonSet, Pod, Taint, Toleration
+    from shared.api.daemon_set import DaemonSet
+    from shared.api.kubernetes import Pod, Taint, Toleration
     from shared.api.meta import ObjectRef
     from shared.scheduling.rules.host_ports import HostPort
     from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays

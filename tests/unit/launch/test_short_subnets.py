@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +13,11 @@ from bench import consolidation as sample
 from shared.api import labels
 from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import Condition, ObjectMeta
-from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassStatus, ResolvedSubnet
+from shared.api.nodeclass import READY, EC2NodeClass, EC2NodeClassSpec, EC2NodeClassStatus, ResolvedSubnet
 from shared.base.struct import with_fields
-from shared.cluster.connect import ClusterInfo
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.node_class.free_addresses import NODE_ADDRESSES, ShortSubnet, node_addresses, short_zones
+from shared.launch.node_class.free_addresses import ShortSubnet, node_addresses, short_zones
 from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 from shared.snapshot import Snapshot
 
@@ -42,6 +42,7 @@ CATALOG = InstanceTypeCatalog(
     zones=dict.fromkeys(ZONES, ""),
 )
 CACHE = InstanceTypeCache()
+PLAIN = EC2NodeClassSpec()
 
 
 def short(*names: str) -> tuple[ShortSubnet, ...]:
@@ -49,10 +50,10 @@ def short(*names: str) -> tuple[ShortSubnet, ...]:
     return tuple(ShortSubnet(id=name, zone=by_id[name], free_addresses=3) for name in names)
 
 
-def resolve(pool: NodePool, *subnets: ShortSubnet) -> ResolvedNodePools:
+def resolve(pool: NodePool, *subnets: ShortSubnet, spec: EC2NodeClassSpec = PLAIN) -> ResolvedNodePools:
     ready = [Condition(type=READY, status="True", reason=READY)]
     status = EC2NodeClassStatus(subnets=SUBNETS, conditions=ready)
-    node_class = EC2NodeClass(metadata=ObjectMeta(name="default"), status=status)
+    node_class = EC2NodeClass(metadata=ObjectMeta(name="default"), spec=spec, status=status)
     snapshot = Snapshot(taken_at=NOW, node_pools=(pool,))
     conditions = LaunchConditions(short_subnets=subnets)
     return resolve_node_pools(snapshot, [node_class], CATALOG, conditions, cache=CACHE, now=NOW)
@@ -111,9 +112,28 @@ def test_a_zone_is_left_out_only_if_another_is_offered(names: set[str]) -> None:
         assert {s.id for s in subnets} == {s.id for s in SUBNETS if s.zone == zone} <= names
 
 
+@pytest.mark.parametrize(
+    ("spec", "addresses"),
+    [
+        (EC2NodeClassSpec(), 17),
+        (EC2NodeClassSpec(ip_prefix_count=1), 17),
+        (EC2NodeClassSpec(ip_prefix_count=4), 65),
+        (EC2NodeClassSpec(ip_prefix_count=2, network_interfaces=[{}, {"interfaceType": "interface"}]), 66),
+        (EC2NodeClassSpec(ip_prefix_count=2, network_interfaces=[{}, {"interfaceType": "efa-only"}]), 33),
+    ],
+)
+def test_a_prefix_that_an_interface_gets_at_launch_takes_sixteen_addresses(
+    spec: EC2NodeClassSpec, addresses: int
+) -> None:
+    assert node_addresses(spec) == addresses
+
+
 def test_nodes_of_an_ipv6_cluster_need_their_own_address_only() -> None:
-    cluster = ClusterInfo(
-        name="c", endpoint="", certificate_authority="", version="1.34", service_cidr="10.100.0.0/16", region="r"
-    )
-    assert node_addresses(cluster) == NODE_ADDRESSES
-    assert node_addresses(with_fields(cluster, service_cidr="fd00::/108")) == 1
+    assert node_addresses(EC2NodeClassSpec(), ipv6=True) == 1
+    assert node_addresses(EC2NodeClassSpec(ip_prefix_count=4), ipv6=True) == 1
+
+
+def test_a_subnet_is_short_for_the_classes_whose_nodes_need_more() -> None:
+    subnets = tuple(with_fields(s, free_addresses=20) for s in short("subnet-a1", "subnet-a2"))
+    assert available(resolve(pool(), *subnets)) == set(ZONES)
+    assert available(resolve(pool(), *subnets, spec=EC2NodeClassSpec(ip_prefix_count=2))) == set(ZONES) - {ZONES[0]}

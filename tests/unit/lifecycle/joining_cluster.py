@@ -10,7 +10,7 @@ import msgspec
 from functions.lifecycle.claims.nomination import nominate_pods
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.kubernetes import DaemonSet, Node, Pod, Taint
+from shared.api.kubernetes import Node, Pod, Taint
 from shared.api.meta import Condition
 from shared.api.nodeclaim import NodeClaim
 from shared.api.taints import PODS_NOT_NOMINATED
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from functions.lifecycle.claims.nomination import PodNominations
+    from shared.api.daemon_set import DaemonSet
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

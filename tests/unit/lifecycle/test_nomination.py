@@ -10,7 +10,8 @@ import pytest
 
 from functions.lifecycle.claims.nomination import MAX_WAIT
 from shared.api import labels as names
-from shared.api.kubernetes import DaemonSet, Pod, Taint
+from shared.api.daemon_set import DaemonSet
+from shared.api.kubernetes import Pod, Taint
 from shared.api.nodeclaim import ResourceRequests
 from shared.api.taints import PODS_NOT_NOMINATED
 from shared.base.struct import with_fields
