@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-from local.world.sample_objects import daemon_set, deployment
+from local.world import World
+from local.world.sample_objects import daemon_set, deployment, node_class, node_pool
+from shared.api import labels as names
 from tests.e2e.world_state import events
-
-if TYPE_CHECKING:
-    from local.world import World
 
 
 @pytest.mark.flow
@@ -70,3 +69,49 @@ def test_a_daemon_set_whose_device_no_node_has_is_named_once_and_blocks_nothing(
         "lab.example.org/probe is offered by no instance type of NodePool default; "
         "its pods are left out of the room that new nodes keep for DaemonSets"
     )
+
+
+CPUS = "karpenter.k8s.aws/instance-cpu"
+
+
+def split_agent(name: str, cpu: str, operator: str, cpus: str) -> dict[str, Any]:
+    """A DaemonSet for the machines of some sizes."""
+    agent = daemon_set(name, {"cpu": cpu})
+    terms = [{"matchExpressions": [{"key": CPUS, "operator": operator, "values": [cpus]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    agent["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+    return agent
+
+
+def apart_from(app: str) -> dict[str, Any]:
+    term = {"topologyKey": names.HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@pytest.mark.flow
+def test_daemon_sets_for_some_instance_types_take_room_only_there() -> None:
+    """The small pod gets a machine that the large agent would fill; the large one a machine that has room for it."""
+    with World(cluster="demo") as world:
+        family = {"karpenter.k8s.aws/instance-family": ["m5"], names.CAPACITY_TYPE: ["on-demand"]}
+        world.apply(
+            [
+                node_class(world),
+                node_pool(family),
+                split_agent("small-agent", "300m", "Lt", "5"),
+                split_agent("large-agent", "1500m", "Gt", "4"),
+                deployment("small", 1, {"cpu": "1500m"}, affinity=apart_from("large")),
+                deployment("large", 1, {"cpu": "6500m"}, affinity=apart_from("small")),
+            ]
+        )
+        world.run_until(lambda: len(world.pods(phase="Running")) == 4, limit=timedelta(minutes=5))
+        world.run_for(timedelta(minutes=5))
+        types = {n["metadata"]["name"]: n["metadata"]["labels"][names.INSTANCE_TYPE] for n in world.nodes()}
+        by_app = {p["metadata"]["labels"]["app"]: types[p["spec"]["nodeName"]] for p in world.pods(phase="Running")}
+        assert by_app == {
+            "small": "m5.large",
+            "small-agent": "m5.large",
+            "large": "m5.4xlarge",  # an m5.2xlarge has 7,910 mCPU, 90 too few for both
+            "large-agent": "m5.4xlarge",
+        }
+        assert len(world.timeline.of("claim created")) == 2
+        assert world.failures() == []
