@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 from cli import terminal
 from cli.errors import UsageError
 from cli.explain.existing_nodes import check_existing_nodes
-from cli.explain.explanation import Explanation, Section
+from cli.explain.explanation import Check, Explanation, Section
 from cli.explain.node_pool_checks import SchedulingTrial, check_node_pool
 from cli.explain.pod_constraints import CAPACITY, LIMITS, TOGETHER, constraints_of, requested, with_requests
 from cli.plan.planning import plan_launches
+from shared.api import labels as names
 from shared.api.nodepool import pool_title
 from shared.api.pods import is_daemon, is_pending, is_terminal, is_terminating
 from shared.api.quantity import QuantityError, format_quantity
+from shared.api.spot_share import spot_share_problem
 from shared.base.plurals import plural
 from shared.base.struct import with_fields
+from shared.scheduling.spot_shares import spot_use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,16 +53,35 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
     pod = next((p for p in observed.snapshot.pods if p.key == key), None)
     if pod is None:
         raise UsageError(f"there is no pod {key}{_similar(observed, key)}")
+    explanation = _explained(observed, pod)
+    if names.SPOT_SHARE in pod.metadata.annotations:
+        explanation = with_fields(explanation, sections=(*explanation.sections, _spot_share(observed, pod)))
+    return explanation
+
+
+def _explained(observed: ObservedCluster, pod: Pod) -> Explanation:
     not_pending = _not_pending(pod)
     if not_pending is not None:
         return with_fields(not_pending, history=observed.history.events(pod.ref))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     decision = plan_launches(observed, resolved_pools)
-    error = decision.pod_errors.get(key)
+    error = decision.pod_errors.get(pod.key)
     explanation = (
         _schedulable(observed, pod, decision) if error is None else _unschedulable(observed, resolved_pools, pod, error)
     )
     return explanation.with_history(observed.history.events(pod.ref))
+
+
+def _spot_share(observed: ObservedCluster, pod: Pod) -> Section:
+    """How many of the pod's workload run on spot, and how many may."""
+    use = spot_use(observed.snapshot, pod)
+    if use is None:
+        check = Check(name="spot", ok=False, detail=spot_share_problem(pod))
+    else:
+        share = pod.metadata.annotations[names.SPOT_SHARE]
+        detail = f"{use.spot} of {plural(use.pods, 'pod')} of its workload, at most {use.most} ({share})"
+        check = Check(name="spot", ok=use.spot <= use.most, detail=detail)
+    return Section(title="Spot share", checks=(check,))
 
 
 def _similar(observed: ObservedCluster, key: str) -> str:

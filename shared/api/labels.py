@@ -171,6 +171,8 @@ SPOT_ALLOCATION_STRATEGY = "tenon.sh/spot-allocation-strategy"
 """Annotation on a NodePool: CreateFleet's AllocationStrategy of its spot instances."""
 MAX_SPOT_PRICE_SHARE = "tenon.sh/max-spot-price-share"
 """Annotation on a NodePool: the most that a spot offering may cost, as a share of its type's on-demand price."""
+SPOT_SHARE = "tenon.sh/spot-share"
+"""Annotation on a pod: the share of its workload's pods that may be spot, as ``70%``."""
 SPOT_ANNOTATIONS = frozenset({SPOT_DIVERSITY, SPOT_ALLOCATION_STRATEGY, MAX_SPOT_PRICE_SHARE})
 
 KUBERNETES_VERSION = "tenon.sh/kubernetes-version"

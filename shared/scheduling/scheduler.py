@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from shared.api.labels import SPOT_SHARE
 from shared.api.pods import is_pending, is_reschedulable, is_unschedulable
 from shared.base.struct import Struct, with_fields
 from shared.scheduling.buffers import chunk_placement
@@ -70,6 +71,7 @@ def schedule(problem: Problem) -> Decision:
         daemons=daemons,
         namespaces=Namespaces(snapshot.namespaces, snapshot.pods),
         storage=Storage(snapshot),
+        not_on_spot=_not_on_spot(snapshot, pending, nominations),
     )
     place = _planner(problem, placer)
     if snapshot.capacity_buffers:
@@ -102,6 +104,17 @@ def _state_nodes(problem: Problem) -> StateNodes:
     return with_possible_capacity(state_nodes, problem.snapshot, problem.instance_types)
 
 
+def _not_on_spot(snapshot: Snapshot, pending: Iterable[Pod], nominations: Nominations) -> frozenset[str]:
+    """The pods whose workload has as many on spot as its share allows."""
+    pending = [pod for pod in pending if SPOT_SHARE in pod.metadata.annotations]
+    if not pending:
+        return frozenset()
+    # Imported here: few clusters have such workloads.
+    from shared.scheduling.spot_shares import pods_not_on_spot  # noqa: PLC0415
+
+    return pods_not_on_spot(snapshot, pending, nominations.pods_by_node, nominations.state_nodes.nodes)
+
+
 def _planner(problem: Problem, placer: _Placer) -> chunk_placement.Place:
     """Plans with what is left of commitments, if there is any."""
     if problem.unused is None or problem.unused.is_used_up:
@@ -125,6 +138,7 @@ class _Placer(Struct, kw_only=True, eq=False):
     daemons: tuple[DaemonSetPod, ...]
     namespaces: Namespaces
     storage: Storage
+    not_on_spot: frozenset[str]
 
     def place(
         self, state_nodes: StateNodes, pods: Iterable[Pod], instance_types: TypesByPool | None = None
@@ -135,7 +149,7 @@ class _Placer(Struct, kw_only=True, eq=False):
             return Placement()
         problem = self.problem
         state_nodes = with_fields(state_nodes, mounted_volumes=mounted_volumes(state_nodes.nodes, self.storage))
-        grouped = group_pods(pods, self.namespaces, self.storage)
+        grouped = group_pods(pods, self.namespaces, self.storage, self.not_on_spot)
         count_volumes(grouped)
         launch_options = build_launch_options(
             problem.snapshot.node_pools,

@@ -11,7 +11,8 @@ The order follows from what features see of each other:
 - what NodePools can launch follows from the snapshot that is left;
 - replicas of static NodePools exist before pods are scheduled;
 - node groups take part in every decision of the round, so that of the brake, too;
-- the brake decides again before anything else changes the decision.
+- the brake decides again before anything else changes the decision;
+- spot shares only report, so their place doesn't matter.
 """
 
 from __future__ import annotations
@@ -88,6 +89,15 @@ def _displaced_pods(provisioning: Provisioning, round_: Round) -> Feature | None
     return DisplacedPods(provisioning=provisioning)
 
 
+def _spot_shares(provisioning: Provisioning, round_: Round) -> Feature | None:
+    pending = (pod for pod in round_.snapshot.pods if not pod.spec.node_name)
+    if not any(names.SPOT_SHARE in pod.metadata.annotations for pod in pending):
+        return None
+    from shared.provisioning.features.spot_shares import SpotShares
+
+    return SpotShares(recorder=provisioning.recorder)
+
+
 FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
     _zonal_shift,
     _pause,
@@ -96,5 +106,6 @@ FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
     _static_pools,
     _node_groups,
     _displaced_pods,
+    _spot_shares,
 )
 """The doors of all features."""

@@ -320,7 +320,7 @@ def _unsatisfied_affinity(term: TopologyTerm, group: PendingGroup, state: FinalS
 
 def _violated_spread(spread: SpreadConstraint, group: PendingGroup, topology: Topology) -> str:
     pod_group = group.pod_group
-    number = topology.spread_term(spread, pod_group.alternatives, pod_group.tolerations)
+    number = topology.spread_term(spread, pod_group.counted_alternatives, pod_group.tolerations)
     counts = sorted(topology.domain_counts.counts.get(number, {}).items())
     listed = ", ".join(f"{value} {count}" for value, count in counts) or "none"
     min_domains = f", minDomains {spread.min_domains}" if spread.min_domains else ""

@@ -124,6 +124,11 @@ def only(*values: str) -> ValueSet:
     return ValueSet(frozenset(values))
 
 
+def anything_but(*values: str) -> ValueSet:
+    """Any other value, or none: as operator NotIn."""
+    return ValueSet(frozenset(values), complement=True, absent=True)
+
+
 @lru_cache(maxsize=8192)
 def _value_set(key: str, operator: str, values: tuple[str, ...]) -> ValueSet:
     match operator:

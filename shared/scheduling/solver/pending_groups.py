@@ -225,8 +225,10 @@ class PendingGroups:
         by_term: dict[int, TopologySpread] = {}
         for constraint in spread:
             if constraint.term.topology_key != HOSTNAME:
-                term = self._topology.spread_term(constraint, pods.alternatives, pods.tolerations)
-                topology_spread = self._topology.topology_spread(constraint, pods.alternatives, pods.tolerations)
+                term = self._topology.spread_term(constraint, pods.counted_alternatives, pods.tolerations)
+                topology_spread = self._topology.topology_spread(
+                    constraint, pods.counted_alternatives, pods.tolerations
+                )
                 by_term[term] = topology_spread.strictest(by_term.get(term))
         return by_term
 
@@ -241,7 +243,7 @@ class PendingGroups:
             if spread.term.topology_key == HOSTNAME:
                 self._topology.host_term(spread.term)
             else:
-                self._topology.spread_term(spread, pods.alternatives, pods.tolerations)
+                self._topology.spread_term(spread, pods.counted_alternatives, pods.tolerations)
 
     def _vector(self, sized: SizedPods) -> Ints:
         requests = np.zeros(len(self._column_of), np.int64)
@@ -267,7 +269,7 @@ class PendingGroups:
                 s
                 for s in preferences.spread_constraints
                 if s.term.topology_key == HOSTNAME
-                or self._topology.eligible_domains(s, pods.alternatives, pods.tolerations)
+                or self._topology.eligible_domains(s, pods.counted_alternatives, pods.tolerations)
             ),
         )
         if not self._is_feasible(pods, preferences):

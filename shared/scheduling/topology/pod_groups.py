@@ -11,22 +11,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.labels import HOSTNAME, ZONE, normalize_key
+from shared.api.labels import CAPACITY_TYPE, EKS_CAPACITY_TYPE, HOSTNAME, SPOT, ZONE, normalize_key
 from shared.api.pods import mounts_claims, spec_requests, unsupported_fields
 from shared.api.quantity import QuantityError, Resources
 from shared.api.selectors import SelectorError
-from shared.base.struct import MutableStruct, Struct
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.host_ports import host_ports
 from shared.scheduling.rules.node_affinity import preferred_alternatives, required_alternatives
 from shared.scheduling.rules.pod_affinity import affinity_term, all_of, spread_constraint
-from shared.scheduling.rules.requirements import EXISTS, RequirementError, Requirements, conflicting_key, intersect
+from shared.scheduling.rules.requirements import (
+    EXISTS,
+    RequirementError,
+    Requirements,
+    anything_but,
+    conflicting_key,
+    intersect,
+)
 from shared.scheduling.rules.unsupported_fields import unsupported
 from shared.scheduling.rules.volume_topology import EBS_DRIVER, VolumeError, Volumes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from shared.api.kubernetes import NodeAffinity, Pod, PodAffinity, PodSpec, Toleration, TopologySpreadConstraint
     from shared.scheduling.rules.host_ports import HostPort
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
+_NOT_ON_SPOT = b"not on spot"
 _OF_EVERY_NODE = frozenset({ZONE, HOSTNAME})
 _MAX_COMPARED_SIZES = 8
 """Sizes of one group that are compared with each other; beyond, equal sizes in different notation stay apart."""
@@ -44,7 +52,8 @@ class PodGroup(Struct, kw_only=True, eq=False):
     """The rules of all pods of a group.
 
     ``alternatives`` are the node requirements of which one must hold. Preferences are ordered by weight, heaviest
-    first. ``volume_labels`` are the labels that volumes restrict.
+    first. ``volume_labels`` are the labels that volumes restrict. ``own_alternatives`` are the alternatives without
+    what only Tenon requires, if it does.
     """
 
     namespace: str
@@ -61,6 +70,12 @@ class PodGroup(Struct, kw_only=True, eq=False):
     ports: frozenset[HostPort] = frozenset()
     mounted_volumes: frozenset[MountedVolume] = frozenset()
     volume_labels: frozenset[str] = frozenset()
+    own_alternatives: tuple[Requirements, ...] = ()
+
+    @property
+    def counted_alternatives(self) -> tuple[Requirements, ...]:
+        """The node requirements that kube-scheduler knows: on such nodes, pods count for topology spread."""
+        return self.own_alternatives or self.alternatives
 
     @property
     def has_preferences(self) -> bool:
@@ -87,8 +102,13 @@ class GroupedPods(Struct, eq=False):
     errors: dict[str, UnschedulableReason]
 
 
-def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) -> GroupedPods:
-    """The groups of these pods, in an order that doesn't depend on the order of the pods."""
+def group_pods(
+    pods: Iterable[Pod], namespaces: Namespaces, storage: Storage, not_on_spot: Collection[str] = frozenset()
+) -> GroupedPods:
+    """The groups of these pods, in an order that doesn't depend on the order of the pods.
+
+    Pods ``not_on_spot`` (namespace/name) are apart from others, and suit nodes only that aren't spot.
+    """
     equal_pods: dict[tuple[bytes, bytes], list[Pod]] = {}
     errors: dict[str, UnschedulableReason] = {}
     for pod in pods:
@@ -96,7 +116,8 @@ def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) ->
         if waits_for is not None:
             errors[pod.key] = UnschedulableReason(message=waits_for)
         else:
-            equal_pods.setdefault((_rules_key(pod), _size_key(pod)), []).append(pod)
+            mark = _NOT_ON_SPOT if not_on_spot and pod.key in not_on_spot else b""
+            equal_pods.setdefault((_rules_key(pod) + mark, _size_key(pod)), []).append(pod)
     groups: dict[tuple[bytes, tuple[HostPort, ...]], tuple[PodGroup | UnschedulableReason, list[SizedPods]]] = {}
     sizes: dict[bytes, tuple[Resources, frozenset[HostPort]] | UnschedulableReason] = {}
     for (rules_key, size_key), members in sorted(equal_pods.items()):
@@ -110,13 +131,26 @@ def group_pods(pods: Iterable[Pod], namespaces: Namespaces, storage: Storage) ->
         requests, ports = size
         group_key = (rules_key, tuple(sorted(ports)))
         if group_key not in groups:
-            groups[group_key] = (_read_group(members[0], ports, namespaces, storage), [])
+            read = _read_group(members[0], ports, namespaces, storage)
+            groups[group_key] = (_without_spot(read) if rules_key.endswith(_NOT_ON_SPOT) else read, [])
         group, sized_pods = groups[group_key]
         if isinstance(group, UnschedulableReason):
             errors.update(dict.fromkeys(names, group))
         else:
             _add_size(sized_pods, requests, names)
     return GroupedPods([(g, sized) for g, sized in groups.values() if isinstance(g, PodGroup)], errors)
+
+
+def _without_spot(group: PodGroup | UnschedulableReason) -> PodGroup | UnschedulableReason:
+    """The group on nodes that aren't spot: neither NodePools' nor those of EKS managed node groups."""
+    if isinstance(group, UnschedulableReason):
+        return group
+    rest = {CAPACITY_TYPE: anything_but(SPOT), EKS_CAPACITY_TYPE: anything_but(SPOT.upper())}
+    restricted = [intersect(alternative, rest) for alternative in group.alternatives]
+    possible = tuple(alternative for alternative in restricted if conflicting_key(alternative) is None)
+    if not possible:
+        return group  # the pods themselves require spot
+    return with_fields(group, alternatives=possible, own_alternatives=group.alternatives)
 
 
 def count_volumes(grouped: GroupedPods) -> None:

@@ -63,6 +63,7 @@ def test_the_order_of_the_features_is_the_documented_one() -> None:
         "_static_pools",
         "_node_groups",
         "_displaced_pods",
+        "_spot_shares",
     ]
 
 
@@ -80,6 +81,15 @@ def test_without_optional_features_a_round_only_reads_what_can_be_launched() -> 
         ({"node_claims": (NodeClaim(metadata=ObjectMeta(name="a")),)}, {}, "DisplacedPods"),
         ({}, {names.PAUSED: "maintenance"}, "PausedProvisioning"),
         ({}, {names.SHIFTED_ZONES: "a=2026-11-26T13:00:00Z"}, "ZonalShift"),
+        (
+            {
+                "pods": (
+                    Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW, annotations={names.SPOT_SHARE: "70%"})),
+                )
+            },
+            {},
+            "SpotShares",
+        ),
     ],
 )
 def test_a_feature_is_on_where_an_object_or_the_lease_asks_for_it(
@@ -110,7 +120,7 @@ def test_no_feature_is_imported_before_it_is_on() -> None:
     program = (
         "import sys, functions.provisioner.handler\n"
         "print(*(m for m in sys.modules if m.startswith(('shared.provisioning.features.', 'shared.standby', "
-        "'shared.node_groups', 'shared.scheduling.static_pools'))))"
+        "'shared.node_groups', 'shared.scheduling.static_pools', 'shared.scheduling.spot_shares'))))"
     )
     output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
     assert output.split() == ["shared.provisioning.features.doors"]
