@@ -71,8 +71,18 @@ def pod(name: str, *, cpu: str = "1500m", **spec: Any) -> Pod:
     return msgspec.convert(raw, Pod)
 
 
-def decide(pods: list[Pod], *pools: GroupPool, node_pools: tuple[tuple[NodePool, InstanceType], ...] = ()) -> Decision:
-    snapshot = Snapshot(taken_at=NOW, pods=tuple(pods), node_pools=tuple(p for p, _ in node_pools))
+def decide(
+    pods: list[Pod],
+    *pools: GroupPool,
+    node_pools: tuple[tuple[NodePool, InstanceType], ...] = (),
+    cluster_limits: dict[str, int] | None = None,
+) -> Decision:
+    snapshot = Snapshot(
+        taken_at=NOW,
+        pods=tuple(pods),
+        node_pools=tuple(p for p, _ in node_pools),
+        cluster_limits=cluster_limits or {},
+    )
     types = {p.pool_name: instance_types(p) for p in pools} | {p.name: (t,) for p, t in node_pools}
     return schedule(Problem(snapshot=present(snapshot, pools), instance_types=types))
 
@@ -108,9 +118,7 @@ def test_the_cheaper_of_two_groups_grows() -> None:
     assert sizes(decide([pod("a")], dear, cheap), dear, cheap) == {"cheap": 1}
 
 
-@pytest.mark.parametrize(("price", "grown"), [(0.05, {}), (0.3, {"workers": 1})])
-def test_of_a_group_and_a_node_pool_the_cheaper_grows(price: float, grown: dict[str, int]) -> None:
-    node_pool = NodePool(metadata=ObjectMeta(name="default"))
+def node_pool(*, price: float) -> tuple[NodePool, InstanceType]:
     offered = InstanceType(
         name="c5.large",
         labels={"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
@@ -118,10 +126,25 @@ def test_of_a_group_and_a_node_pool_the_cheaper_grows(price: float, grown: dict[
         overhead={},
         offerings=(Offering(zone=ZONES[0], capacity_type="on-demand", price=price),),
     )
+    return NodePool(metadata=ObjectMeta(name="default")), offered
+
+
+@pytest.mark.parametrize(("price", "grown"), [(0.05, {}), (0.3, {"workers": 1})])
+def test_of_a_group_and_a_node_pool_the_cheaper_grows(price: float, grown: dict[str, int]) -> None:
     workers = pool()
-    decision = decide([pod("a")], workers, node_pools=((node_pool, offered),))
+    decision = decide([pod("a")], workers, node_pools=(node_pool(price=price),))
     assert sizes(decision, workers) == grown
     assert len(decision.new_node_claims) == 1
+
+
+@pytest.mark.parametrize("limits", [{"nodes": 1}, {"cpu": 3000}])
+def test_limits_over_all_nodepools_leave_groups_to_their_own_sizes(limits: dict[str, int]) -> None:
+    workers = pool(group(desired=2), coming=tuple(ComingNode(name=f"workers/{i}") for i in range(2)))
+    pods = [pod(str(i)) for i in range(5)]
+    decision = decide(pods, workers, node_pools=(node_pool(price=0.05),), cluster_limits=limits)
+    assert [c.node_pool for c in decision.new_node_claims].count("default") == 1
+    assert sizes(decision, workers) == {"workers": 4}
+    assert decision.pod_errors == {}
 
 
 @pytest.mark.parametrize(
