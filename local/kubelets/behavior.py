@@ -41,6 +41,8 @@ class MachineBehavior(Struct, kw_only=True):
     never_joins: bool = False
     join_delay: timedelta = timedelta()
     never_ready: bool = False
+    dynamic_devices: bool = False
+    """Its devices are published by a driver, in a ResourceSlice; the kubelet doesn't report them."""
     never_returns: bool = False
     """After a stop and a start, or a reboot."""
     missing_memory: Fraction = Fraction()

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
-from local.kubelets import node_objects, pod_status
+from local.kubelets import devices, node_objects, pod_status
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.kubelets.kubelet_configuration import JoinError
 from local.kubelets.node_resources import allocatable, capacity
@@ -24,7 +24,7 @@ from local.kubernetes.conditions import condition_status
 from local.kubernetes.errors import ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import delete, update
-from shared.api.quantity import QuantityError, format_resources
+from shared.api.quantity import QuantityError
 from shared.base.struct import MutableStruct
 
 if TYPE_CHECKING:
@@ -257,8 +257,8 @@ class Kubelets:
         node = self._own_node(kubelet)
         if kubelet.stopped or node is None:
             return
-        devices = format_resources(kubelet.machine.devices) if ready else {}
-        change = partial(node_objects.with_ready, now=now, ready=ready, devices=devices)
+        reported = devices.registered_devices(kubelet.store, node, kubelet.machine, kubelet.behavior) if ready else {}
+        change = partial(node_objects.with_ready, now=now, ready=ready, devices=reported)
         update(kubelet.store, kinds.NODES, node, change)
         kubelet.ready = ready
         for pod in list(kubelet.pods.values()):

@@ -109,6 +109,10 @@ CRON_JOBS = Kind(
 STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, short_names=("sc",))
 CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 CSI_DRIVERS = Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", namespaced=False)
+DEVICE_CLASSES = Kind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, tracks_generation=True)
+RESOURCE_SLICES = Kind(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False, tracks_generation=True
+)
 VOLUME_ATTACHMENTS = Kind(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False, subresources=_STATUS
 )
@@ -143,7 +147,8 @@ BUILT_IN: tuple[Kind, ...] = (
     PODS, NODES, NAMESPACES, EVENTS, SECRETS, CONFIG_MAPS, SERVICES, ENDPOINTS, SERVICE_ACCOUNTS,
     REPLICATION_CONTROLLERS, POD_TEMPLATES, LIMIT_RANGES, RESOURCE_QUOTAS, PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, STATEFUL_SETS, CONTROLLER_REVISIONS, JOBS,
-    CRON_JOBS, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, VOLUME_ATTACHMENTS, POD_DISRUPTION_BUDGETS, LEASES,
+    CRON_JOBS, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, DEVICE_CLASSES, RESOURCE_SLICES, VOLUME_ATTACHMENTS,
+    POD_DISRUPTION_BUDGETS, LEASES,
     CUSTOM_RESOURCE_DEFINITIONS, PRIORITY_CLASSES, RUNTIME_CLASSES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES,
     ROLE_BINDINGS, NETWORK_POLICIES, VALIDATING_WEBHOOK_CONFIGURATIONS,
 )  # fmt: skip

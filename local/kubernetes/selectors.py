@@ -131,6 +131,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "namespaces": frozenset(("status.phase",)),
     "secrets": frozenset(("type",)),
     "replicasets.apps": frozenset(("status.replicas",)),
+    "resourceslices.resource.k8s.io": frozenset(("spec.nodeName", "spec.driver")),
     "jobs.batch": frozenset(("status.successful",)),
     "events": frozenset((
         "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",

@@ -175,6 +175,10 @@ SPOT_SHARE = "tenon.sh/spot-share"
 """Annotation on a pod: the share of its workload's pods that may be spot, as ``70%``."""
 SPOT_ANNOTATIONS = frozenset({SPOT_DIVERSITY, SPOT_ALLOCATION_STRATEGY, MAX_SPOT_PRICE_SHARE})
 
+DYNAMIC_RESOURCES = "tenon.sh/dynamic-resources"
+"""Annotation on a NodeClaim: extended resources, separated by commas, that drivers of dynamic resource allocation
+provide on its node. Its kubelet doesn't report them."""
+
 KUBERNETES_VERSION = "tenon.sh/kubernetes-version"
 """Annotation on an EC2NodeClass: the minor version whose images it selects, if that is older than the cluster's."""
 REBOOT_CALLED_AT = "tenon.sh/reboot-called-at"

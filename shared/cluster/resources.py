@@ -54,6 +54,8 @@ DAEMON_SETS = Resource(group="apps", plural="daemonsets", kind="DaemonSet", name
 STORAGE_CLASSES = Resource(group="storage.k8s.io", plural="storageclasses", kind="StorageClass")
 CSI_NODES = Resource(group="storage.k8s.io", plural="csinodes", kind="CSINode")
 CSI_DRIVERS = Resource(group="storage.k8s.io", plural="csidrivers", kind="CSIDriver")
+DEVICE_CLASSES = Resource(group="resource.k8s.io", plural="deviceclasses", kind="DeviceClass")
+RESOURCE_SLICES = Resource(group="resource.k8s.io", plural="resourceslices", kind="ResourceSlice")
 VOLUME_ATTACHMENTS = Resource(group="storage.k8s.io", plural="volumeattachments", kind="VolumeAttachment")
 POD_DISRUPTION_BUDGETS = Resource(
     group="policy", plural="poddisruptionbudgets", kind="PodDisruptionBudget", namespaced=True
@@ -92,6 +94,8 @@ ALL = (
     STORAGE_CLASSES,
     CSI_NODES,
     CSI_DRIVERS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
     VOLUME_ATTACHMENTS,
     POD_DISRUPTION_BUDGETS,
     LEASES,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from shared.ami_family.families import CUSTOM, GIB
 from shared.api import labels
+from shared.api.devices import EFA, GPU_RESOURCES, NEURON, NEURON_CORE, POD_ENI, PRIVATE_IPV4
 from shared.api.kubelet import Kubelet
 from shared.api.quantity import (
     CPU,
@@ -56,13 +57,6 @@ _CPU_RESERVED = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 1 <
 """Ranges of milli-cores (from, to), and the ten-thousandths of each range that are reserved."""
 _EVICTION_MEMORY = 100 * MIB
 _RESERVED_STORAGE = GIB
-
-POD_ENI = "vpc.amazonaws.com/pod-eni"
-EFA = "vpc.amazonaws.com/efa"
-NEURON = "aws.amazon.com/neuron"
-NEURON_CORE = "aws.amazon.com/neuroncore"
-PRIVATE_IPV4 = "vpc.amazonaws.com/PrivateIPv4Address"
-GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
 def capacity(

@@ -77,8 +77,13 @@ _WHERE_DRIVERS_DIFFER = {
     for function in ("provisioner", "disruption", "interruption", "lifecycle", "nodegroups")
 }
 """CSIDrivers are listed where a node lacks a driver that another has (tests/real/test_local_volumes.py)."""
+_WHERE_DEVICES_ARE_WAITED_FOR = {
+    ("lifecycle", "list", "resource.k8s.io", kind) for kind in ("deviceclasses", "resourceslices")
+}
+"""Where a node lacks nothing but an extended resource (test_dynamic_resources.py)."""
 RARE = {
     *_WHERE_DRIVERS_DIFFER,
+    *_WHERE_DEVICES_ARE_WAITED_FOR,
     *_FIRST,
     *_LEGACY,
     *_AFTER_CONFLICTS,

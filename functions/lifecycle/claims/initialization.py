@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.dynamic_resources import with_dynamic_resources
 from shared.api.meta import condition, is_true, with_condition
 from shared.api.quantity import parse_resources
 from shared.api.taints import is_ephemeral, same_taint
@@ -42,7 +43,8 @@ def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Nod
     blocker = initialization_blocker(node, claim)
     if blocker is None:
         conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
-        status = with_fields(status, capacity=node.status.capacity, allocatable=node.status.allocatable)
+        size = with_dynamic_resources(node, claim).status
+        status = with_fields(status, capacity=size.capacity, allocatable=size.allocatable)
     elif not is_true(conditions, nodeclaim.INITIALIZED):
         reason, message = blocker
         conditions = with_condition(
@@ -76,11 +78,15 @@ def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | No
             return "StartupTaintsExist", f'startup taint "{taint.key}:{taint.effect}" still exists'
         if is_ephemeral(taint):
             return "KnownEphemeralTaintsExist", f'known ephemeral taint "{taint.key}:{taint.effect}" still exists'
-    allocatable = parse_resources(node.status.allocatable)
-    for name, amount in parse_resources(claim.spec.resources.requests).items():
-        if amount > 0 and allocatable.get(name, 0) == 0:
-            return RESOURCE_NOT_REGISTERED, f'resource "{name}" was requested but not registered'
-    return None
+    missing = missing_resources(node, claim)
+    return (RESOURCE_NOT_REGISTERED, f'resource "{missing[0]}" was requested but not registered') if missing else None
+
+
+def missing_resources(node: Node, claim: NodeClaim) -> tuple[str, ...]:
+    """The resources that the NodeClaim requests, and that neither the node's kubelet nor its drivers provide."""
+    allocatable = parse_resources(with_dynamic_resources(node, claim).status.allocatable)
+    requests = parse_resources(claim.spec.resources.requests)
+    return tuple(name for name, amount in requests.items() if amount > 0 and not allocatable.get(name))
 
 
 def _is_own(taint: Taint) -> bool:

@@ -15,7 +15,7 @@ from msgspec import field
 from functions.lifecycle.claims.eviction_release import EvictionRelease, write_delayed_pods
 from functions.lifecycle.claims.initialization import initialized_node, initialized_nodeclaim, late_initialization
 from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_failure, standalone_expiration
-from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node
+from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node, waits_for_devices
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
 from shared.api import labels as names
@@ -85,6 +85,10 @@ def reconcile_nodeclaims(
         if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
     _reconcile_standbys(context, standbys)
+    if any(waits_for_devices(*pair) for pair in with_node):
+        from functions.lifecycle.claims import dynamic_resources  # noqa: PLC0415 (few nodes wait for devices)
+
+        with_node = dynamic_resources.annotate(context, with_node)
     nominations = _nominations(context, without_standbys(snapshot), with_node) if nominate else PodNominations()
     _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)

@@ -191,19 +191,19 @@ def _is_ready_but_tainted(claim: NodeClaim, node: Node) -> bool:
 
 
 def _waiting_for_devices(pairs: Iterable[tuple[NodeClaim, Node]]) -> frozenset[str]:
-    """The names of the nodes that wait for their device plugins."""
-    return frozenset(node.metadata.name for claim, node in pairs if _waits_for_devices(claim, node))
+    """The names of the tainted nodes that wait for their device plugins.
 
-
-def _waits_for_devices(claim: NodeClaim, node: Node) -> bool:
-    """Whether the node lacks nothing but extended resources that its planned pods requested.
-
-    The device plugin that registers them may be a DaemonSet's pod, which the taint would keep away forever. The planned
-    pods are nominated when the node is initialized.
+    The device plugin may be a DaemonSet's pod, which the taint would keep away forever. The planned pods are nominated
+    when the node is initialized.
     """
-    released = released_node(node)
-    blocker = initialization_blocker(released, claim)
-    return released is not node and blocker is not None and blocker[0] == RESOURCE_NOT_REGISTERED
+    tainted = (pair for pair in pairs if released_node(pair[1]) is not pair[1])
+    return frozenset(node.metadata.name for claim, node in tainted if waits_for_devices(claim, node))
+
+
+def waits_for_devices(claim: NodeClaim, node: Node) -> bool:
+    """Whether the node lacks nothing but extended resources that its planned pods requested."""
+    blocker = initialization_blocker(released_node(node), claim)
+    return blocker is not None and blocker[0] == RESOURCE_NOT_REGISTERED
 
 
 def _is_open(claim: NodeClaim, node: Node, over: frozenset[str], now: datetime) -> bool:

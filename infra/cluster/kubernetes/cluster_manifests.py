@@ -108,6 +108,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
             ("patch",),
         ),
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
+        # Which extended resources drivers of dynamic resource allocation provide, where a node waits for one.
+        ("resource.k8s.io", ("deviceclasses", "resourceslices"), ("list",)),
         # How much of a buffer's room is there; it is read again after a conflict.
         ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get",)),
         ("autoscaling.x-k8s.io", ("capacitybuffers/status",), ("patch",)),

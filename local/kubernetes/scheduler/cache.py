@@ -10,10 +10,11 @@ from local.kubernetes.scheduler.pod_counts import PodCounts
 from shared.api.labels import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from local.kubernetes.scheduler.pod_counts import AffinityTerm, MatchingPods, PodSelector
     from shared.api.kubernetes import Node
+    from shared.api.quantity import Resources
 
 
 class Cache:
@@ -28,6 +29,7 @@ class Cache:
         self._pods_of_missing_nodes: dict[str, dict[str, PodInfo]] = {}
         self._node_of_pod: dict[str, str] = {}
         self._nodes_added = 0
+        self._devices: Mapping[str, Resources] = {}
         self._nodes_in_order: list[NodeInfo] | None = None
         self._nominated_pods: dict[str, dict[str, PodInfo]] = {}
         """By node, which may not exist."""
@@ -42,14 +44,22 @@ class Cache:
         if node_info is None:
             self._nodes_added += 1
             node_info = self.nodes[name] = NodeInfo(node, self._nodes_added)
+            node_info.set_node(node, self._devices.get(name, {}))
             self._nodes_in_order = None
             for pod in self._pods_of_missing_nodes.pop(name, {}).values():
                 self._add_to_node(node_info, pod)
         else:
             if node_info.labels.get(ZONE) != node.metadata.labels.get(ZONE):
                 self._nodes_in_order = None
-            node_info.set_node(node)
+            node_info.set_node(node, self._devices.get(name, {}))
         self._mark_changed(name)
+
+    def set_devices(self, by_node: Mapping[str, Resources]) -> None:
+        """Set the devices that nodes have in addition to what their kubelets report."""
+        self._devices = by_node
+        for name, node_info in self.nodes.items():
+            node_info.set_node(node_info.node, by_node.get(name, {}))
+            self._mark_changed(name)
 
     def remove_node(self, name: str) -> None:
         """Remove a node. Its pods count nowhere until they are removed or the node is added again."""

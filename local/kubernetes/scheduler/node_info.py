@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ from shared.api.quantity import parse_resources
 from shared.base.struct import MutableStruct, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from local.kubernetes.scheduler.pod_signature import PodSignature, Port
     from shared.api.kubernetes import Node
@@ -51,10 +52,11 @@ class NodeInfo(MutableStruct):
         """The node's labels."""
         return self.node.metadata.labels
 
-    def set_node(self, node: Node) -> None:
-        """Replace the node's state and keep its pods."""
+    def set_node(self, node: Node, devices: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Replace the node's state and keep its pods. ``devices`` count where the kubelet reports none."""
         self.node = node
-        self.allocatable = parse_resources(node.status.allocatable)
+        reported = parse_resources(node.status.allocatable)
+        self.allocatable = {**devices, **{name: amount for name, amount in reported.items() if amount}}
 
     def add_pod(self, pod: PodInfo) -> None:
         """Add a pod and its requests."""
@@ -80,6 +82,7 @@ class NodeInfo(MutableStruct):
             used_ports=Counter(self.used_ports),
             pods=dict(self.pods),
         )
+        copy.allocatable = self.allocatable
         for pod in pods:
             copy.add_pod(pod)
         return copy

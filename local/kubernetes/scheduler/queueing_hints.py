@@ -224,6 +224,11 @@ def after_volume_change(_signature: PodSignature, rejected_by: frozenset[str]) -
     return bool(rejected_by & _VOLUME_PLUGINS)
 
 
+def after_device_change(_signature: PodSignature, rejected_by: frozenset[str]) -> bool:
+    """Who is retried when a DeviceClass or ResourceSlice changed."""
+    return NODE_RESOURCES_FIT in rejected_by
+
+
 def _hard_constraints(signature: PodSignature) -> list[TopologySpreadConstraint]:
     constraints = signature.spec.topology_spread_constraints
     return [constraint for constraint in constraints if constraint.when_unsatisfiable == "DoNotSchedule"]

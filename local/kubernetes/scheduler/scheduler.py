@@ -21,7 +21,7 @@ from local.kubernetes.conversion import convert
 from local.kubernetes.errors import CONFLICT, NOT_FOUND, ApiError
 from local.kubernetes.informer import Informer
 from local.kubernetes.object_updates import record_event, update
-from local.kubernetes.scheduler import queueing_hints, volume_plugins
+from local.kubernetes.scheduler import dynamic_devices, queueing_hints, volume_plugins
 from local.kubernetes.scheduler.cache import Cache
 from local.kubernetes.scheduler.node_info import PodInfo
 from local.kubernetes.scheduler.pod_signature import PodSignature, signature_of
@@ -50,7 +50,6 @@ The pods behind wait for both: nominations that are set meanwhile are lost with 
 _SLICE = timedelta(milliseconds=25)
 """Attempts are made together until they take this long, so that a step has many of them."""
 
-_VOLUME_KINDS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"})
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
@@ -67,6 +66,7 @@ class Scheduler:
             kinds.NAMESPACES,
             kinds.NODES,
             *volume_plugins.kinds_of(self._minor),
+            *dynamic_devices.KINDS,
             kinds.SERVICES,
             kinds.REPLICATION_CONTROLLERS,
             kinds.REPLICA_SETS,
@@ -76,6 +76,7 @@ class Scheduler:
         self._rng = Random(seed)  # noqa: S311 (chooses among equal nodes)
         self._cache = Cache()
         self._volumes = VolumeBinder()
+        self._devices = dynamic_devices.DynamicDevices(self._cache)
         self._workloads = WorkloadSelectors()
         self._queue = SchedulingQueue()
         self._search = NodeSearch()
@@ -120,9 +121,12 @@ class Scheduler:
             self._handle_pod(change, now, deleted=deleted)
         elif plural == "nodes":
             self._handle_node(obj, now, deleted=deleted)
-        elif plural in _VOLUME_KINDS:
+        elif plural in volume_plugins.PLURALS:
             self._volumes.update(plural, obj, deleted=deleted)
             self._queue.move(queueing_hints.after_volume_change, now)
+        elif plural in dynamic_devices.PLURALS:
+            self._devices.update(plural, obj, deleted=deleted)
+            self._queue.move(queueing_hints.after_device_change, now)
         elif plural == "namespaces":
             self._handle_namespace(obj, deleted=deleted)
         elif self._workloads.update(obj, deleted=deleted):

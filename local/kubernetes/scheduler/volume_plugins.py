@@ -53,6 +53,10 @@ def kinds_of(minor: int) -> tuple[Kind, ...]:
     )
 
 
+PLURALS = frozenset({"persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes", "csidrivers"})
+"""The plurals of all these kinds."""
+
+
 class VolumeBinder:
     """Claims, volumes, storage classes and the volume limits of nodes, as the API has them now."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels
+from shared.api.devices import GPU_RESOURCES, NEURON
 from shared.api.nodeclass import CAPACITY_BLOCK, INTERRUPTIBLE
 from shared.base.struct import Struct, with_fields
-from shared.instance_types.allocatable import GPU_RESOURCES, NEURON
 from shared.instance_types.instance_type import (
     RESERVATION_INTERRUPTIBLE,
     RESERVATION_TYPE,

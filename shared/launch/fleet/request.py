@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, render_user_data
 from shared.api import labels
+from shared.api.devices import EFA
 from shared.api.kubelet import with_values
 from shared.api.nodeclass import INTERRUPTIBLE, EC2NodeClass
 from shared.api.spot import PRICE_CAPACITY_OPTIMIZED
 from shared.base.struct import Struct, with_fields
-from shared.instance_types.allocatable import EFA
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template

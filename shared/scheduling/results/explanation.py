@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.api.devices import KNOWN_DEVICES
+from shared.api.dynamic_resources import device_class_of
 from shared.api.labels import HOSTNAME, INSTANCE_TYPE, SPOT_DIVERSITY
 from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
@@ -214,7 +216,7 @@ class _NodePoolCheck:
         name = launch_options.resources[resource]
         requested = format_quantity(name, int(self._requests[resource]))
         if not free.any():
-            return f"none has {name} (requested {requested})"
+            return f"none has {name} (requested {requested}){_unknown_device(name)}"
         largest = int(options[free.argmax()])
         daemons = int(launch_options.daemon_requests[largest][resource])
         overhead = f" plus {format_quantity(name, daemons)} for DaemonSets" if daemons else ""
@@ -334,3 +336,12 @@ def _selector(term: TopologyTerm) -> str:
     labels = [f"{key}={value}" for key, value in term.labels]
     conditions = [f"{key} {operator} {list(values)}" for key, operator, values in term.expressions]
     return ", ".join([*labels, *conditions]) or "no pods"
+
+
+def _unknown_device(resource: str) -> str:
+    """Who may provide an extended resource that EC2 doesn't tell of instance types; "" for others."""
+    if "/" not in resource or resource in KNOWN_DEVICES:
+        return ""
+    implicit = device_class_of(resource)
+    provider = f"DeviceClass {implicit}" if implicit else "a DeviceClass (spec.extendedResourceName) or device plugin"
+    return f": if {provider} provides it, let spec.capacity of a NodeOverlay name the instance types that have it"

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from shared.api import labels as names
+from shared.api.dynamic_resources import with_dynamic_resources
 from shared.api.kubernetes import Taint
 from shared.api.nodeclaim import is_rebooting
 from shared.api.pods import is_daemon, is_terminal, is_terminating, mounts_claims, spec_requests
@@ -65,8 +66,8 @@ class StateNode(Struct, kw_only=True, eq=False, dict=True):
     available: Resources
     capacity: Resources
     initialized: bool
-    pods: tuple[Pod, ...]
-    volume_limits: Mapping[str, int]
+    pods: tuple[Pod, ...] = ()
+    volume_limits: Mapping[str, int] = {}
     ports: frozenset[HostPort] = frozenset()
 
     @cached_property
@@ -190,10 +191,7 @@ class _PresentNodes:
         self.claims_without_node = [claim for claim in snapshot.node_claims if claim.name not in with_node]
 
     def _claim(self, node: Node) -> NodeClaim | None:
-        claim = self._claim_by_node.get(node.metadata.name)
-        if claim is None and node.spec.provider_id:
-            claim = self._claim_by_provider_id.get(node.spec.provider_id)
-        return claim
+        return self._claim_by_node.get(node.metadata.name) or self._claim_by_provider_id.get(node.spec.provider_id)
 
     def _add(self, node: Node, claim: NodeClaim | None, state_node: StateNode) -> None:
         _count(state_node, self.usage, self.node_counts)
@@ -310,7 +308,7 @@ def _from_node(node: Node, claim: NodeClaim | None, pods: Iterable[Pod], volume_
     labels = {names.HOSTNAME: node.metadata.name, **names.normalized(node.metadata.labels)}
     managed = names.NODEPOOL in labels or claim is not None
     initialized = not managed or (labels.get(names.INITIALIZED) == "true" and not comes_back)
-    available, capacity = _quantities(node.status.allocatable), _quantities(node.status.capacity)
+    available, capacity = _size(node, claim)
     if not initialized and claim is not None:
         labels = {**_claim_labels(claim), **labels}
         available = {**_quantities(claim.status.allocatable), **{k: v for k, v in available.items() if v}}
@@ -333,6 +331,13 @@ def _cordoned_in(zones: Collection[str], nodes: list[StateNode]) -> list[StateNo
     if not zones:
         return nodes
     return [with_fields(n, taints=(*n.taints, CORDON)) if n.labels.get(names.ZONE) in zones else n for n in nodes]
+
+
+def _size(node: Node, claim: NodeClaim | None) -> tuple[Resources, Resources]:
+    """Allocatable and capacity, with what its drivers provide."""
+    if claim is not None and names.DYNAMIC_RESOURCES in claim.metadata.annotations:
+        node = with_dynamic_resources(node, claim)
+    return _quantities(node.status.allocatable), _quantities(node.status.capacity)
 
 
 def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[Taint]:
@@ -360,8 +365,6 @@ def _from_claim(claim: NodeClaim, instance_types: Mapping[str, tuple[InstanceTyp
         available=available,
         capacity=capacity,
         initialized=False,
-        pods=(),
-        volume_limits={},
     )
 
 
@@ -374,11 +377,9 @@ def _bounds(claim: NodeClaim, types: tuple[InstanceType, ...]) -> tuple[Resource
         return {}, {}
     if not allowed.any():
         return {}, {}
-    least, largest = arrays.allocatable[allowed].min(0).tolist(), arrays.capacity[allowed].max(0).tolist()
-    return (
-        {r: v for r, v in zip(arrays.resources, least, strict=True) if v},
-        {r: v for r, v in zip(arrays.resources, largest, strict=True) if v},
-    )
+    sizes = (arrays.allocatable[allowed].min(0), arrays.capacity[allowed].max(0))
+    least, largest = ({r: v for r, v in zip(arrays.resources, s.tolist(), strict=True) if v} for s in sizes)
+    return least, largest
 
 
 def _claim_labels(claim: NodeClaim) -> dict[str, str]:

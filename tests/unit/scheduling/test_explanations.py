@@ -117,6 +117,21 @@ ENI = "vpc.amazonaws.com/pod-eni"
         ),
         pytest.param(
             {},
+            asks({"cpu": "3310m", "example.com/fpga": "1"}),
+            "of 12 instance types, none has example.com/fpga (requested 1): if a DeviceClass "
+            "(spec.extendedResourceName) or device plugin provides it, let spec.capacity of a NodeOverlay name the "
+            "instance types that have it",
+            id="a device that EC2 doesn't tell of",
+        ),
+        pytest.param(
+            {},
+            asks({"cpu": "3310m", "deviceclass.resource.kubernetes.io/fpga": "1"}),
+            "of 12 instance types, none has deviceclass.resource.kubernetes.io/fpga (requested 1): if DeviceClass fpga "
+            "provides it, let spec.capacity of a NodeOverlay name the instance types that have it",
+            id="a device of a DeviceClass",
+        ),
+        pytest.param(
+            {},
             {"nodeSelector": {"kubernetes.io/arch": "arm64"}, **asks({"cpu": "3310m", ENI: "1"})},
             f"of 12 instance types, kubernetes.io/arch In arm64 excludes 8; of the remaining 4, none has {ENI} "
             "(requested 1)",
