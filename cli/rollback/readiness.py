@@ -14,6 +14,7 @@ from cli import program
 from cli.json_output import Output
 from shared.api import labels, nodeclaim
 from shared.api.meta import condition, is_true
+from shared.api.nodeclass import KUBERNETES_VERSION_HELD
 from shared.api.standby import standby_state
 from shared.base.struct import Struct
 from shared.launch.node_class import kubernetes_version
@@ -116,7 +117,7 @@ def _is_held(node_class: EC2NodeClass | None, observed: Observed, target: str) -
         return False
     if minor(observed.control_plane) <= minor(target):
         return True
-    stated = condition(node_class.status.conditions, kubernetes_version.HELD)
+    stated = condition(node_class.status.conditions, KUBERNETES_VERSION_HELD)
     wanted = node_class.metadata.annotations.get(labels.KUBERNETES_VERSION, "").strip()
     return stated is not None and stated.status == "True" and minor(wanted) <= minor(target)
 
@@ -145,7 +146,7 @@ def _class_problem(observed: Observed, name: str, target: str) -> str:
         return f"EC2NodeClass {name} has no annotation {labels.KUBERNETES_VERSION}"
     if _is_held(node_class, observed, target):
         return ""
-    stated = condition(node_class.status.conditions, kubernetes_version.HELD)
+    stated = condition(node_class.status.conditions, KUBERNETES_VERSION_HELD)
     detail = stated.message if stated is not None and stated.status != "True" else "wait two minutes"
     return f"EC2NodeClass {name} doesn't select images of {target}: {detail}"
 

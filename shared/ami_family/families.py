@@ -11,6 +11,7 @@ import msgspec
 
 from shared.api import labels
 from shared.api.kubelet import SETTINGS, without_nulls
+from shared.api.nodeclass import KUBERNETES_VERSION_HELD
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -103,6 +104,16 @@ def alias(spec: EC2NodeClassSpec) -> tuple[str, str] | None:
             name, _, version = term.alias.partition("@")
             return _BY_ALIAS.get(name.lower(), name), version or "latest"
     return None
+
+
+def is_version_held(node_class: EC2NodeClass) -> bool:
+    """Whether an annotation lets, or let lately, the class's images be of an older version than the control plane.
+
+    The condition stays for a while after the annotation.
+    """
+    if labels.KUBERNETES_VERSION in node_class.metadata.annotations:
+        return True
+    return any(c.type == KUBERNETES_VERSION_HELD for c in node_class.status.conditions)
 
 
 def family_of(node_class: EC2NodeClass, *, version: str = "") -> Family:

@@ -19,6 +19,8 @@ INSTANCE_PROFILE_READY = "InstanceProfileReady"
 CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
 """Set only where the class selects capacity reservations."""
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
+KUBERNETES_VERSION_HELD = "KubernetesVersionHeld"
+"""Set only where the class has, or had lately, annotation tenon.sh/kubernetes-version."""
 READY = "Ready"
 """Types of conditions."""
 

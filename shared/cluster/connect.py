@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from shared.base.settings import Settings
 
 DESCRIPTION_TTL = timedelta(minutes=15)
-"""How old the description of a cluster may be where nothing asks for a newer one."""
+RECENT_TTL = timedelta(minutes=1)
+"""How old the description of a cluster may be, and where a recent one is needed."""
 _ARN_REGION = 3
 
 
@@ -54,8 +55,8 @@ class ClusterError(RuntimeError):
     """The cluster doesn't exist or isn't ready yet; the message says which."""
 
 
-def describe(eks: EKSClient, name: str, *, max_age: timedelta = DESCRIPTION_TTL) -> ClusterInfo:
-    """The cluster's description, at most that old.
+def describe(eks: EKSClient, name: str, *, recent: bool = False) -> ClusterInfo:
+    """The cluster's description, at most a quarter of an hour old; ``recent``: at most a minute.
 
     Raises:
         ClusterError: the cluster doesn't exist, or has no endpoint yet.
@@ -64,7 +65,7 @@ def describe(eks: EKSClient, name: str, *, max_age: timedelta = DESCRIPTION_TTL)
     process = runtime.current()
     cached: dict[str, tuple[datetime, ClusterInfo]] = process.cached("cluster:facts", dict)
     now = process.now()
-    if name in cached and now - cached[name][0] < max_age:
+    if name in cached and now - cached[name][0] < (RECENT_TTL if recent else DESCRIPTION_TTL):
         return cached[name][1]
     try:
         description = eks.describe_cluster(name=name)["cluster"]

@@ -210,16 +210,16 @@ class EC2CloudProvider(Struct, kw_only=True):
         )
 
     def _node_class_resolver(self, snapshot: Snapshot) -> NodeClassResolver:
+        from shared.ami_family.families import is_version_held
         from shared.cluster.connect import describe
-        from shared.launch.node_class.kubernetes_version import description_age
         from shared.launch.node_class.status import NodeClassResolver
 
-        max_age = description_age(snapshot.node_classes)
+        recent = any(map(is_version_held, snapshot.node_classes))
 
         return NodeClassResolver(
             clients=self.clients,
             runtime=self.runtime,
-            cluster=describe(self.clients.eks(), self.cluster_name, max_age=max_age),
+            cluster=describe(self.clients.eks(), self.cluster_name, recent=recent),
             default_instance_profile=self.default_instance_profile,
             catalog=self.catalog,
         )

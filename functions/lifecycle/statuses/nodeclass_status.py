@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from shared.ami_family.families import is_version_held
 from shared.api import meta
 from shared.api.kubelet import has_expressions
 from shared.api.nodeclass import READY
@@ -16,7 +17,6 @@ from shared.cluster.connect import describe
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
-from shared.launch.node_class import kubernetes_version
 from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import resolve_node_classes
 
@@ -48,7 +48,7 @@ def write_statuses(
         cluster=describe(
             context.aws.eks(),
             context.settings.cluster_name,
-            max_age=kubernetes_version.description_age(snapshot.node_classes),
+            recent=any(map(is_version_held, snapshot.node_classes)),
         ),
         default_instance_profile=context.settings.node_instance_profile,
         catalog=_catalog(context) if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,

@@ -9,7 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
-from shared.ami_family.families import family_of, render_user_data
+from shared.ami_family.families import family_of, is_version_held, render_user_data
 from shared.api import labels
 from shared.api.devices import EFA
 from shared.api.kubelet import with_values
@@ -19,7 +19,6 @@ from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
-from shared.launch.node_class.kubernetes_version import images_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,8 +63,7 @@ class FleetRequest(Struct, kw_only=True):
         Raises:
             UserDataError: the class's user data can't be merged.
         """
-        version = images_version(self.node_class, self.cluster.version)
-        family = family_of(self.node_class, version=version)
+        family = family_of(self.node_class, version=self._version())
         keys = sorted({self._template_key(o) for o in plan.overrides})
         user_data = {values: self._user_data(family, values) for values in {key.kubelet_values for key in keys}}
         return {
@@ -83,6 +81,14 @@ class FleetRequest(Struct, kw_only=True):
             )
             for key in keys
         }
+
+    def _version(self) -> str:
+        """The Kubernetes version of the images."""
+        if not is_version_held(self.node_class):
+            return self.cluster.version
+        from shared.launch.node_class.kubernetes_version import images_version  # noqa: PLC0415 (before a rollback only)
+
+        return images_version(self.node_class, self.cluster.version)
 
     def within_limit(self, plan: FleetPlan) -> FleetPlan:
         """The plan with the cheapest overrides, of as many launch templates as EC2 takes in one call."""

@@ -9,31 +9,26 @@ is always right.
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.ami_family.families import alias
 from shared.api.labels import KUBERNETES_VERSION
 from shared.api.meta import condition, with_condition
+from shared.api.nodeclass import KUBERNETES_VERSION_HELD
 from shared.base.struct import Struct
-from shared.cluster.connect import DESCRIPTION_TTL
+from shared.cluster.connect import DESCRIPTION_TTL, RECENT_TTL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from datetime import datetime
 
     from shared.api.meta import Condition
     from shared.api.nodeclass import EC2NodeClass
 
-HELD = "KubernetesVersionHeld"
-"""Condition of a class with the annotation: whether its images are those of the annotation's version."""
 MAX_OLDER = 3
 """How many minor versions a kubelet may be older than the API server."""
-RECENT = timedelta(minutes=1)
-"""How old the cluster's description may be while a class is, or was, held."""
 
 _VERSION = re.compile(r"1\.(\d{1,3})")
-_KEPT = DESCRIPTION_TTL + 2 * RECENT
+_KEPT = DESCRIPTION_TTL + 2 * RECENT_TTL
 """How long the condition stays after the annotation. Until then a process that has no reason to look may remember the
 newer control plane, and would launch nodes that are newer than the present one."""
 
@@ -92,39 +87,32 @@ def images_version(node_class: EC2NodeClass, cluster_version: str) -> str:
     return held.version if held is not None else cluster_version
 
 
-def description_age(classes: Iterable[EC2NodeClass]) -> timedelta:
-    """How old the cluster's description may be for these classes."""
-    is_recent = any(
-        KUBERNETES_VERSION in c.metadata.annotations or condition(c.status.conditions, HELD) is not None
-        for c in classes
-    )
-    return RECENT if is_recent else DESCRIPTION_TTL
-
-
 def with_held_condition(
     conditions: list[Condition], node_class: EC2NodeClass, cluster_version: str, *, now: datetime
 ) -> list[Condition]:
-    """The class's conditions with :data:`HELD`, which stays for a while after the annotation is gone."""
+    """The class's conditions with KubernetesVersionHeld, which stays for a while after the annotation is gone."""
     held = held_version(node_class, cluster_version)
     if held is not None:
         reason, message = held.reason, held.message
         return with_condition(
             conditions,
-            HELD,
+            KUBERNETES_VERSION_HELD,
             status=held.is_held,
             reason=reason,
             message=message,
             now=now,
             generation=node_class.metadata.generation,
         )
-    before = condition(conditions, HELD)
+    before = condition(conditions, KUBERNETES_VERSION_HELD)
     if before is None:
         return conditions
     since = before.last_transition_time
     if before.status != "True" and (since is None or now - since > _KEPT):
-        return [c for c in conditions if c.type != HELD]
+        return [c for c in conditions if c.type != KUBERNETES_VERSION_HELD]
     generation = node_class.metadata.generation
-    return with_condition(conditions, HELD, status=False, reason="Released", now=now, generation=generation)
+    return with_condition(
+        conditions, KUBERNETES_VERSION_HELD, status=False, reason="Released", now=now, generation=generation
+    )
 
 
 def _minor(version: str) -> int | None:
