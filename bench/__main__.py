@@ -23,6 +23,7 @@ MODULES = (
     "consolidation",
     "steady_load",
     "scale_in",
+    "deletion_cost",
     "month",
     "committed_month",
     "interruptions",

@@ -29,7 +29,7 @@ from shared.disruption import candidate_matrix, consolidation, savings
 from shared.disruption.savings import SavingsDuration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from local.world.timeline import TimelineEvent
@@ -85,7 +85,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(savings_search, "_SEARCH_TIMEOUT", _SEARCH_TIMEOUT))
         world = stack.enter_context(World(seed=seed, options=Options(elapsed=time.process_time)))
-        world.apply([sample_objects.node_class(world), _pool(), *_deployments()])
+        world.apply([sample_objects.node_class(world), pool(), *deployments()])
         pods = DEPLOYMENTS * REPLICAS
         world.run_until(lambda: len(world.pods(phase="Running")) == pods, limit=timedelta(minutes=30))
         world.run_for(_BEFORE)
@@ -94,11 +94,11 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
             stack.enter_context(greedy())
         start, events = world.clock.now(), len(world.timeline.all)
         before = prices.per_hour(start)
-        _scale(world, scenario.replicas)
+        scale(world, scenario.replicas)
         end = start + timedelta(minutes=max(MINUTES))
         if scenario.back_after:
             world.run_for(timedelta(minutes=scenario.back_after))
-            _scale(world, REPLICAS)
+            scale(world, REPLICAS)
             end = max(end, world.clock.now() + timedelta(minutes=10))
         world.run_for(end - world.clock.now())
         after = world.timeline.all[events:]
@@ -145,6 +145,10 @@ class Prices:
         spans = ((max(b, since), min(e or until, until), price) for b, e, price in self._lifetimes())
         return sum(price * (end - begin) / timedelta(hours=1) for begin, end, price in spans if end > begin)
 
+    def of_labels(self, labels: Mapping[str, str]) -> float:
+        """USD per hour of a node with these labels."""
+        return self._catalog.price(labels) or 0.0
+
     def _lifetimes(self) -> list[tuple[datetime, datetime | None, float]]:
         launched = {e.name: e for e in self._world.timeline.of("claim launched")}
         deleted = {e.name: e.at for e in self._world.timeline.of("claim deleted")}
@@ -157,10 +161,11 @@ class Prices:
             names.ZONE: details["zone"],
             names.CAPACITY_TYPE: details["capacity_type"],
         }
-        return self._catalog.price(labels) or 0.0
+        return self.of_labels(labels)
 
 
-def _pool() -> dict[str, Any]:
+def pool() -> dict[str, Any]:
+    """A NodePool of general instance types, spot and on-demand."""
     requirements = {
         names.CAPACITY_TYPE: [names.SPOT, names.ON_DEMAND],
         names.ARCH: ["amd64"],
@@ -171,7 +176,7 @@ def _pool() -> dict[str, Any]:
     return sample_objects.node_pool(requirements, disruption=disruption)
 
 
-def _deployments() -> list[dict[str, Any]]:
+def deployments() -> list[dict[str, Any]]:
     """Requests of 100 milli-cpu to 1,050, and 256 MiB to 1,280."""
     return [
         sample_objects.deployment(f"web-{i}", REPLICAS, {"cpu": f"{100 + 50 * i}m", "memory": f"{256 * (1 + i % 5)}Mi"})
@@ -179,7 +184,8 @@ def _deployments() -> list[dict[str, Any]]:
     ]
 
 
-def _scale(world: World, replicas: int) -> None:
+def scale(world: World, replicas: int) -> None:
+    """Give each Deployment these replicas."""
     for i in range(DEPLOYMENTS):
         world.scale("default", f"web-{i}", replicas)
 
