@@ -12,6 +12,7 @@ import contextlib
 import socket
 import subprocess
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 NAMESPACE, LEASE, NODE = "kube-system", "karpenter-leader-election", "system"
 METRICS_PORT = 8080
+_LIMIT = timedelta(minutes=5)
 _INSTANCE = "app.kubernetes.io/instance"
 _LABELS = {_INSTANCE: "karpenter", "app.kubernetes.io/name": "karpenter"}
 _NODE_GROUP = {"eks.amazonaws.com/nodegroup": NODE}
@@ -77,7 +79,9 @@ class StandIn:
             election = _Election(world.store, kubelet_port=port)
             stack.enter_context(BackgroundLoop(world.clock, [kubelets, election]))
             world.apply(deployment())
-            world.run_until(lambda: world.store.find(kinds.LEASES, LEASE, namespace=NAMESPACE) is not None)
+            world.run_until(
+                lambda: world.store.find(kinds.LEASES, LEASE, namespace=NAMESPACE) is not None, limit=_LIMIT
+            )
             self._stack = stack.pop_all()
         return self
 

@@ -41,9 +41,10 @@ REPORT = "report.json"
 BOOT = Timing(boot=(4.0, 6.0), ready=(1.0, 2.0), pull=(0.5, 1.0))
 """Machines register about 5 s after their launch."""
 _CONCURRENCY = 8
-_REPAIR_CONDITION = "NetworkingReady=False"
+_REPAIR_CONDITION = "AcceleratedHardwareReady=False/NvidiaXID64Error"
 _REBOOT_CONDITION = "AcceleratedHardwareReady=False/NvidiaXID63Error"
-"""Conditions of a node by which it is repaired after 30 minutes, and rebooted after 10 minutes."""
+"""Conditions by which a node is replaced and rebooted. They are tolerated for 10 minutes of the node's life, whatever
+time they have, others for 30: as by Karpenter's provider of AWS, and longer than specs wait."""
 _ANNOTATIONS = {"Reboot": {"tenon.sh/repair": "reboot"}, "TerminateFirst": {"tenon.sh/terminate-first": "true"}}
 """What the default NodePool has for the specs of a container: where Karpenter has a feature gate for all NodePools."""
 _TWO_CPUS = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}
