@@ -47,6 +47,8 @@ _REBOOT_CONDITION = "AcceleratedHardwareReady=False/NvidiaXID63Error"
 time they have, others for 30: as by Karpenter's provider of AWS, and longer than specs wait."""
 _ANNOTATIONS = {"Reboot": {"tenon.sh/repair": "reboot"}, "TerminateFirst": {"tenon.sh/terminate-first": "true"}}
 """What the default NodePool has for the specs of a container: where Karpenter has a feature gate for all NodePools."""
+_CONTEXTS = {"Reboot": {"reboot": "on"}}
+"""The deployment's options for the specs of a container."""
 _TWO_CPUS = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}
 _COUNTS_NODES = "CapacityBuffer"
 """The container of specs that count nodes of two CPUs. Only for its own provider, the suite asks for them itself."""
@@ -122,13 +124,20 @@ def run(suite: str, folder: Path, specs: Sequence[str]) -> Outcome:
     """
     folder.mkdir(parents=True, exist_ok=True)
     plane = RealControlPlane()
-    options = Options(version=plane.kubernetes, concurrency=_CONCURRENCY, timing=BOOT, control_plane=lambda: plane)
+    own = container(specs[0])
+    options = Options(
+        version=plane.kubernetes,
+        concurrency=_CONCURRENCY,
+        timing=BOOT,
+        context=_CONTEXTS.get(own, {}),
+        control_plane=lambda: plane,
+    )
     with (folder / "world.log").open("w", buffering=1) as log_of_world, World(options=options) as world:
         _record(world, log_of_world)
         world.apply(_definitions(world))
         (folder / "kubeconfig").write_text(world.kubectl_config())
         (folder / "node_class.yaml").write_text(_manifest("node_class.yaml").replace("CLUSTER", world.cluster))
-        (folder / "node_pool.yaml").write_text(yaml.safe_dump(node_pool(container(specs[0]))))
+        (folder / "node_pool.yaml").write_text(yaml.safe_dump(node_pool(own)))
         with StandIn(world, port_forward=_port_forward() if suite == MEASURING else None):
             _run_specs(world, suite, folder, specs)
         world.expect_denials()
