@@ -110,7 +110,7 @@ class _Election:
         for change in changes:
             meta = change.object["metadata"]
             if change.kind.resource == kinds.NODES.resource:
-                self._point_to_port(change.object)
+                self._point_to_kubelet(change.object)
             elif (meta.get("labels") or {}).get(_INSTANCE) == "karpenter":
                 self._pods.pop(meta["name"], None)
                 if change.type != "DELETED" and _is_running(change.object):
@@ -127,15 +127,14 @@ class _Election:
         else:
             self._store.patch(kinds.LEASES, LEASE, {"spec": spec}, namespace=NAMESPACE)
 
-    def _point_to_port(self, node: Obj) -> None:
-        """Say in the node's status where the API server finds its kubelet."""
+    def _point_to_kubelet(self, node: Obj) -> None:
+        """Say in the node's status where the API server finds its kubelet: by address, as no DNS knows the name."""
+        if self._kubelet_port is None or node["metadata"]["name"] != NODE:
+            return
         endpoints = {"kubeletEndpoint": {"Port": self._kubelet_port}}
-        if (
-            self._kubelet_port is not None
-            and node["metadata"]["name"] == NODE
-            and node["status"].get("daemonEndpoints") != endpoints
-        ):
-            update_status(self._store, kinds.NODES, node, daemonEndpoints=endpoints)
+        if node["status"].get("daemonEndpoints") != endpoints:
+            addresses = [address for address in node["status"]["addresses"] if address["type"] == "InternalIP"]
+            update_status(self._store, kinds.NODES, node, daemonEndpoints=endpoints, addresses=addresses)
 
 
 class _OneMachine:
