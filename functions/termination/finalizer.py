@@ -19,8 +19,15 @@ def finalize_node(client: Client, node: Node) -> None:
     writes.remove_finalizer(client, resources.NODES, node, names.TERMINATION_FINALIZER)
 
 
-def finalize_nodeclaim(client: Client, claim: NodeClaim, node: Node | None) -> None:
-    """Delete the NodeClaim's node, if it has one, and remove the finalizers of both."""
+def finalize_nodeclaim(client: Client, claim: NodeClaim, node: Node | None) -> bool:
+    """Delete the NodeClaim's node, if it has one, and remove the finalizers of both.
+
+    False where the node stays for another controller's finalizer: the NodeClaim stays as long, as under Karpenter, so
+    that nothing takes its place.
+    """
     if node is not None:
         finalize_node(client, node)
+        if set(node.metadata.finalizers) - {names.TERMINATION_FINALIZER}:
+            return False
     writes.remove_finalizer(client, resources.NODE_CLAIMS, claim, names.TERMINATION_FINALIZER)
+    return True

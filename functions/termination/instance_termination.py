@@ -85,7 +85,8 @@ class InstanceTermination:
                 self._requeue_sender.requeue(claim, WaitReason.BLOCKED)
                 continue
             if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:
-                finalize_nodeclaim(self._client, claim, node)
+                if not finalize_nodeclaim(self._client, claim, node):
+                    self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
                 continue
             if instance_ids[name] in living:
                 self._write_instance_terminating(claim, status=True, reason="InstanceTerminating")

@@ -58,7 +58,7 @@ class WaitReason(Enum):
     REPLACEMENT = "replacement"
     """Evictions are delayed until a replacement node is registered, which is reported by a message of its own."""
     INSTANCE = "instance"
-    """The instance is shutting down."""
+    """The instance is shutting down, or the node has another controller's finalizer."""
     VOLUMES = "volumes"
     """The node is drained, and volumes are being detached."""
     BLOCKED = "blocked"

@@ -43,6 +43,25 @@ def test_a_nodeclaim_whose_nodes_name_was_taken_over_leaves_the_new_node_alone(e
     assert "karpenter.sh/disrupted" not in {taint["key"] for taint in node["spec"].get("taints", [])}
 
 
+def test_a_nodeclaim_stays_until_the_finalizers_of_others_have_left_its_node(env: Environment) -> None:
+    env.a_node("old")
+    finalizers = [*env.nodes()[0]["metadata"].get("finalizers", []), "example.com/held"]
+    env.store.patch(kinds.NODES, "old", {"metadata": {"finalizers": finalizers}})
+
+    env.delete("claim-old")
+    env.run(limit=timedelta(minutes=10))
+
+    (node,), (claim,) = env.nodes(), env.claims()
+    assert node["metadata"]["deletionTimestamp"]
+    assert node["metadata"]["finalizers"] == ["example.com/held"]
+    assert claim["metadata"]["deletionTimestamp"]
+
+    env.store.patch(kinds.NODES, "old", {"metadata": {"finalizers": []}})
+    env.run(limit=timedelta(minutes=10))
+
+    assert (env.nodes(), env.claims()) == ([], [])
+
+
 def test_unused_launch_templates_are_looked_up_once_an_hour(env: Environment) -> None:
     env.settle(minutes=5)
     assert env.calls.count("DescribeLaunchTemplates") == 1
