@@ -17,7 +17,8 @@ from shared.base import runtime
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools, with_overlays
+from shared.launch.overlaid_pools import with_overlays
+from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -28,7 +28,6 @@ from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable, withheld_offerings
 from shared.instance_types.instance_type import met
-from shared.instance_types.overlays import OverlaidPools, apply_overlays, labels_of
 from shared.instance_types.provider import list_instance_types, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import spot_risk
 from shared.launch import boot_failures
@@ -36,11 +35,10 @@ from shared.launch.node_class.free_addresses import short_for, short_zones
 from shared.launch.node_class.status import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.kubernetes import NodeSelectorRequirement
-    from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclass import EC2NodeClass, ResolvedSubnet
     from shared.api.nodepool import NodePool
     from shared.commitments.commitment import Commitments
@@ -201,7 +199,11 @@ def _vpc_cni(snapshot: Snapshot) -> Callable[[EC2NodeClass], VpcCni | None]:
 def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
     """The prices and resources that NodeOverlays set."""
     overlays = inputs.snapshot.node_overlays
-    return with_overlays(resolved, inputs.snapshot.node_pools, overlays, inputs.cache) if overlays else resolved
+    if not overlays:
+        return resolved
+    from shared.launch.overlaid_pools import with_overlays  # noqa: PLC0415 (few clusters have NodeOverlays)
+
+    return with_overlays(resolved, inputs.snapshot.node_pools, overlays, inputs.cache)
 
 
 def add_spot_risk(resolved: ResolvedNodePools, inputs: StepInputs) -> ResolvedNodePools:
@@ -301,40 +303,6 @@ def _adjusted(
             adjusted.append((types, adjustment, result))
         instance_types[pool] = result
     return with_fields(resolved, instance_types=instance_types)
-
-
-class _CachedOverlays(Struct, eq=False):
-    inputs: bytes
-    instance_types: Mapping[str, tuple[InstanceType, ...]]
-    overlaid: OverlaidPools
-
-
-def with_overlays(
-    resolved: ResolvedNodePools, pools: Iterable[NodePool], overlays: Sequence[NodeOverlay], cache: InstanceTypeCache
-) -> ResolvedNodePools:
-    """The same with the overlays' prices and resources. Identical instance types give identical results."""
-    pool_labels = {pool.name: labels_of(pool) for pool in pools}
-    inputs = msgspec.json.encode([[(o.name, o.spec) for o in overlays], pool_labels])
-    slot = "overlays", ""
-    of_inputs = (entry for entry in cache.latest(slot, _CachedOverlays) if entry.inputs == inputs)
-    cached = next((entry for entry in of_inputs if _are_same(entry.instance_types, resolved)), None)
-    if cached is None:
-        overlaid = apply_overlays(resolved.instance_types, pool_labels, overlays)
-        cached = _CachedOverlays(inputs, resolved.instance_types, overlaid)
-    cache.keep(slot, cached)
-    return with_fields(
-        resolved,
-        instance_types=cached.overlaid.instance_types,
-        overlays=cached.overlaid.applied,
-        overlay_conflicts=cached.overlaid.conflicts,
-    )
-
-
-def _are_same(instance_types: Mapping[str, tuple[InstanceType, ...]], resolved: ResolvedNodePools) -> bool:
-    """Whether the NodePools have the identical instance types."""
-    return instance_types.keys() == resolved.instance_types.keys() and all(
-        types is instance_types[pool] for pool, types in resolved.instance_types.items()
-    )
 
 
 def node_class_of(pool: NodePool, classes: Iterable[EC2NodeClass]) -> EC2NodeClass | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from shared.api.zonal_shift import format_shifts
 from shared.base.struct import Struct, with_fields
 from shared.node_groups import expander
 from shared.node_groups.group_pools import instance_types, present, scale_ups
@@ -48,6 +49,7 @@ def decide(
     ``known`` are the groups' instance types of earlier decisions: arrays are built from the same tuples only once.
     """
     known = {} if known is None else known
+    pools = _held_by_shifts(pools, snapshot) if snapshot.shifted_zones else pools
     decision = _schedule(pools, snapshot, resolved_pools, leaving, known)
     if not expander.is_ranking(options) or not scale_ups(decision, pools):
         return GroupDecision(decision=decision, pools=pools)
@@ -61,6 +63,19 @@ def decide(
     ranked = tuple(with_fields(pool, weight=weights.get(pool.group.name, pool.weight)) for pool in pools)
     decision = _schedule(ranked, snapshot, resolved_pools, leaving, known)
     return GroupDecision(decision=decision, pools=ranked, weights=weights)
+
+
+def _held_by_shifts(pools: tuple[GroupPool, ...], snapshot: Snapshot) -> tuple[GroupPool, ...]:
+    """The groups; those that launch only in zones that traffic is shifted away from are asked for nothing."""
+    shifts = snapshot.shifted_zones
+    why = "traffic is shifted away from all its zones: {}"
+    return tuple(
+        with_fields(pool, held=pool.held or why.format(format_shifts(shifts, zones)))
+        if zones and shifts.keys() >= zones
+        else pool
+        for pool in pools
+        for zones in [set(pool.group.zones)]
+    )
 
 
 def with_groups(

@@ -113,8 +113,11 @@ def _bound_end(claim: NodeClaim) -> datetime | None:
 
 
 def _end(claim: NodeClaim, grace_period: str | None) -> datetime | None:
-    grace, deleted_at = duration_or_none(grace_period), claim.metadata.deletion_timestamp
-    return None if grace is None or deleted_at is None else deleted_at + grace
+    deleted_at = claim.metadata.deletion_timestamp
+    if grace_period is None or deleted_at is None:
+        return None
+    grace = duration_or_none(grace_period)
+    return None if grace is None else deleted_at + grace
 
 
 def last_eviction(terminating: Iterable[Pod]) -> datetime | None:

@@ -31,7 +31,7 @@ from local.aws import backends
 from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.cluster.lease import lease_name
-from tests.e2e.test_reboots import calls, request
+from tests.e2e.rebooting_nodes import calls, request
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Nod
     blocker = initialization_blocker(node, claim)
     if blocker is None:
         conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
-        size = with_dynamic_resources(node, claim).status
+        size = _with_devices(node, claim).status
         status = with_fields(status, capacity=size.capacity, allocatable=size.allocatable)
     elif not is_true(conditions, nodeclaim.INITIALIZED):
         reason, message = blocker
@@ -84,9 +84,14 @@ def initialization_blocker(node: Node, claim: NodeClaim) -> tuple[str, str] | No
 
 def missing_resources(node: Node, claim: NodeClaim) -> tuple[str, ...]:
     """The resources that the NodeClaim requests, and that neither the node's kubelet nor its drivers provide."""
-    allocatable = parse_resources(with_dynamic_resources(node, claim).status.allocatable)
+    allocatable = parse_resources(_with_devices(node, claim).status.allocatable)
     requests = parse_resources(claim.spec.resources.requests)
     return tuple(name for name, amount in requests.items() if amount > 0 and not allocatable.get(name))
+
+
+def _with_devices(node: Node, claim: NodeClaim) -> Node:
+    """The node with what its drivers provide, if they provide anything."""
+    return with_dynamic_resources(node, claim) if names.DYNAMIC_RESOURCES in claim.metadata.annotations else node
 
 
 def _is_own(taint: Taint) -> bool:

@@ -25,7 +25,7 @@ from shared.instance_types.overlays import (
 )
 from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.fleet.overrides import offering_labels
-from shared.launch.resolved_node_pools import with_overlays
+from shared.launch.overlaid_pools import with_overlays
 from tests.unit.instance_types.node_overlays import overlay
 
 if TYPE_CHECKING:

@@ -12,7 +12,9 @@ from shared.api.kubernetes import Node, Pod, Taint
 from shared.api.meta import ObjectMeta
 from shared.api.nodepool import NodePool
 from shared.base.struct import with_fields
+from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
+from shared.node_groups import group_decision
 from shared.node_groups.group_pools import (
     ComingNode,
     GroupPool,
@@ -23,6 +25,7 @@ from shared.node_groups.group_pools import (
     scale_ups,
 )
 from shared.node_groups.node_group import GroupInstance, NodeGroup
+from shared.node_groups.options import NodeGroupOptions
 from shared.node_groups.template_node import TemplateNode
 from shared.scheduling.decision import Decision, Problem
 from shared.scheduling.scheduler import schedule
@@ -116,6 +119,26 @@ def test_pods_wait_for_coming_nodes_instead_of_further_ones() -> None:
 def test_the_cheaper_of_two_groups_grows() -> None:
     dear, cheap = pool(group("dear"), price=0.2), pool(group("cheap"))
     assert sizes(decide([pod("a")], dear, cheap), dear, cheap) == {"cheap": 1}
+
+
+def test_a_group_whose_zones_are_all_shifted_away_does_not_grow() -> None:
+    there, elsewhere = pool(group("there", zones=ZONES[:1])), pool(group("elsewhere"), price=0.2)
+    snapshot = Snapshot(taken_at=NOW, pods=(pod("a"),))
+    launches_nothing = ResolvedNodePools(instance_types={}, not_ready={}, node_classes={})
+    for shifted, grown in (({}, {"there": 1}), ({ZONES[0]: NOW}, {"elsewhere": 1})):
+        decided = group_decision.decide(
+            (there, elsewhere),
+            NodeGroupOptions(),
+            (),
+            with_fields(snapshot, shifted_zones=shifted),
+            launches_nothing,
+        )
+        assert sizes(decided.decision, there, elsewhere) == grown
+    only_there = group_decision.decide(
+        (there,), NodeGroupOptions(), (), with_fields(snapshot, shifted_zones={ZONES[0]: NOW}), launches_nothing
+    )
+    (why,) = only_there.decision.pod_errors.values()
+    assert "traffic is shifted away from all its zones: us-east-1a" in why.message
 
 
 def node_pool(*, price: float) -> tuple[NodePool, InstanceType]:
