@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from shared.api import decode, nodeclass, nodepool
 from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
+from shared.api.cluster_limits import least_of
 from shared.api.daemon_set import DaemonSet
 from shared.api.kubernetes import Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
@@ -215,8 +216,6 @@ def limits_of_annotations(annotations: Iterable[Mapping[str, str]]) -> Resources
     texts = [str(own[names.CLUSTER_LIMITS]) for own in annotations if names.CLUSTER_LIMITS in own]
     if not texts:
         return {}
-    from shared.api.cluster_limits import least_of  # noqa: PLC0415 (most clusters have none)
-
     return least_of(texts)
 
 

@@ -33,6 +33,7 @@ from shared.instance_types.spot_risk import spot_risk
 from shared.launch import boot_failures
 from shared.launch.node_class.free_addresses import short_for, short_zones
 from shared.launch.node_class.status import resolve
+from shared.launch.overlaid_pools import with_overlays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -201,8 +202,6 @@ def apply_node_overlays(resolved: ResolvedNodePools, inputs: StepInputs) -> Reso
     overlays = inputs.snapshot.node_overlays
     if not overlays:
         return resolved
-    from shared.launch.overlaid_pools import with_overlays  # noqa: PLC0415 (few clusters have NodeOverlays)
-
     return with_overlays(resolved, inputs.snapshot.node_pools, overlays, inputs.cache)
 
 

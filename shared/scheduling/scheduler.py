@@ -27,6 +27,7 @@ from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
 from shared.scheduling.solver.portfolio import best_plan
+from shared.scheduling.state.cluster_usage import with_possible_capacity
 from shared.scheduling.state.daemonsets import daemon_set_pods
 from shared.scheduling.state.launch_options import build_launch_options
 from shared.scheduling.state.state_nodes import build_state_nodes, mounted_volumes, pods_by_node
@@ -98,9 +99,6 @@ def _state_nodes(problem: Problem) -> StateNodes:
     state_nodes = build_state_nodes(problem.snapshot, problem.instance_types, problem.leaving)
     if not problem.snapshot.cluster_limits:
         return state_nodes
-    # Imported here: most clusters have none.
-    from shared.scheduling.state.cluster_usage import with_possible_capacity  # noqa: PLC0415
-
     return with_possible_capacity(state_nodes, problem.snapshot, problem.instance_types)
 
 

@@ -16,6 +16,7 @@ from shared.base.plurals import plural
 from shared.base.struct import with_fields
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
+from shared.scheduling.state.cluster_usage import less_planned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -71,8 +72,6 @@ def _after(
     planned: Iterable[PlannedNodeClaim], snapshot: Snapshot, instance_types: Mapping[str, tuple[InstanceType, ...]]
 ) -> Snapshot:
     """The snapshot with what these NodeClaims leave of the limits over all NodePools."""
-    from shared.scheduling.state.cluster_usage import less_planned  # noqa: PLC0415 (most clusters have none)
-
     return with_fields(snapshot, cluster_limits=less_planned(snapshot.cluster_limits, planned, instance_types))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import legacy, nodeclass
+from shared.api.cluster_limits import read_cluster_limits
 from shared.api.meta import to_json
 from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
 from shared.api.validation import fields, kubelet
@@ -40,8 +41,6 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
 
 def cluster_limits(text: str) -> Iterator[str]:
     """The problems of annotation ``tenon.sh/cluster-limits``."""
-    from shared.api.cluster_limits import read_cluster_limits  # noqa: PLC0415 (most clusters have none)
-
     for problem in read_cluster_limits(text)[1]:
         yield f"metadata.annotations[{names.CLUSTER_LIMITS}]: {problem}"
 

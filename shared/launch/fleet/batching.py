@@ -16,6 +16,7 @@ import msgspec
 from shared.api import labels
 from shared.api.quantity import add, largest, parse_resources
 from shared.base.struct import MutableStruct, with_fields
+from shared.scheduling.state.cluster_usage import less_planned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -105,8 +106,6 @@ def exceed_cluster_limits(
     instance_types: Mapping[str, Sequence[InstanceType]],
 ) -> bool:
     """Whether the NodeClaims could exceed the limits over all NodePools; as :func:`pools_past_limits`."""
-    from shared.scheduling.state.cluster_usage import less_planned  # noqa: PLC0415 (most clusters have none)
-
     used = add({}, *held.values())
     left = less_planned(limits, claims, instance_types)
     return any(amount < used.get(name, 0) for name, amount in left.items())

@@ -19,6 +19,7 @@ from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import RESERVATION_ID
 from shared.instance_types.provider import RAID0
 from shared.launch import launch_template
+from shared.launch.node_class.kubernetes_version import images_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,8 +87,6 @@ class FleetRequest(Struct, kw_only=True):
         """The Kubernetes version of the images."""
         if not is_version_held(self.node_class):
             return self.cluster.version
-        from shared.launch.node_class.kubernetes_version import images_version  # noqa: PLC0415 (before a rollback only)
-
         return images_version(self.node_class, self.cluster.version)
 
     def within_limit(self, plan: FleetPlan) -> FleetPlan:

@@ -8,6 +8,7 @@ from shared.scheduling.solver.bins import Bins
 from shared.scheduling.solver.existing_capacity import ExistingCapacity
 from shared.scheduling.solver.packing import Packer
 from shared.scheduling.solver.pending_groups import PendingGroup, PendingGroups
+from shared.scheduling.state.cluster_limits import ClusterLimits
 from shared.scheduling.state.node_pool_limits import NodePoolLimits
 from shared.scheduling.topology.topology import Topology
 
@@ -138,7 +139,4 @@ def _limits(launch_options: LaunchOptions, state_nodes: StateNodes) -> NodePoolL
     """The limits of the NodePools, with those over all of them if there are any."""
     if not launch_options.cluster_limits:
         return NodePoolLimits(launch_options, state_nodes)
-    # Imported here: most clusters have none.
-    from shared.scheduling.state.cluster_limits import ClusterLimits  # noqa: PLC0415
-
     return ClusterLimits(launch_options, state_nodes)
