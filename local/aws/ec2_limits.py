@@ -2,11 +2,13 @@
 
 Filters may have 200 values in total (error FilterLimitExceeded). EC2 throttles unpaginated lists of many resources, or
 lets them time out ("Pagination in the Amazon EC2 API"); to functions they are refused here at any number, so that every
-test notices.
+test notices. User data has 16 KB at most, before it is encoded in base64 ("Run commands when you launch an EC2 instance
+with user data input", EC2 User Guide).
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MAX_FILTER_VALUES = 200
+_MAX_USER_DATA = 16_384
+_USER_DATA = "LaunchTemplateData.UserData"
 _FILTER_VALUE = re.compile(r"Filter\.\d+\.Value\.\d+")
 _ID = re.compile(r"(Instance|Subnet|Image|Group|LaunchTemplate|SecurityGroup|CapacityReservation)(Id|Name)\.\d+")
 _NARROW_FILTERS = frozenset({"instance-id", "subnet-id", "image-id", "group-id", "capacity-reservation-id"})
@@ -43,6 +47,8 @@ def request_error(operation: str, body: bytes, *, caller: str) -> Fault | None:
     if values > _MAX_FILTER_VALUES:
         message = f"The maximum number of filter values specified on a single call is {_MAX_FILTER_VALUES}"
         return Fault(code="FilterLimitExceeded", message=message)
+    if len(base64.b64decode(parameters.get(_USER_DATA, ""))) > _MAX_USER_DATA:
+        return Fault(code="InvalidParameterValue", message=f"User data is limited to {_MAX_USER_DATA} bytes.")
     if caller and operation in _LISTS and _is_unpaginated(parameters):
         return Fault(code="RequestLimitExceeded", message=f"Request limit exceeded: {operation} without MaxResults")
     return None

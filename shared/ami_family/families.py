@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from shared.ami_family.bootstrap import UserDataError
 from shared.api import labels
 from shared.api.kubelet import SETTINGS, without_nulls
 from shared.api.nodeclass import KUBERNETES_VERSION_HELD
@@ -71,6 +72,8 @@ def _windows(name: str, build: str) -> Family:
     )
 
 
+_MAX_USER_DATA = 16_384
+"""Bytes before base64 (EC2 User Guide, "Run commands when you launch an EC2 instance with user data input")."""
 _XVDA = (Volume(device="/dev/xvda", size_gib=20),)
 FAMILIES = {
     family.name: family
@@ -172,8 +175,18 @@ def render_user_data(family: Family, bootstrap: Bootstrap) -> str:
     every cold start.
 
     Raises:
-        UserDataError: the class's ``spec.userData`` can't be merged.
+        UserDataError: the class's ``spec.userData`` can't be merged, or the whole is larger than EC2 takes.
     """
+    user_data = _rendered(family, bootstrap)
+    if (size := len(user_data.encode())) > _MAX_USER_DATA:
+        raise UserDataError(
+            f"user data is {size:,} bytes with spec.userData of {len(bootstrap.user_data.encode()):,}, and EC2 takes "
+            f"{_MAX_USER_DATA:,}: let spec.userData fetch what it needs"
+        )
+    return user_data
+
+
+def _rendered(family: Family, bootstrap: Bootstrap) -> str:
     if family.os == "windows":
         from shared.ami_family import windows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 import boto3
@@ -33,6 +34,19 @@ def test_all_filters_of_a_call_have_200_values_at_most() -> None:
     ec2.describe_instances(Filters=[by_state, {"Name": "instance-id", "Values": ids[:194]}])
     with pytest.raises(ClientError, match="FilterLimitExceeded"):
         ec2.describe_instances(Filters=[by_state, {"Name": "instance-id", "Values": ids}])
+
+
+@pytest.mark.usefixtures("env")
+def test_user_data_has_16_kilobytes_at_most() -> None:
+    ec2 = boto3.client("ec2")
+
+    def create(name: str, size: int) -> None:
+        user_data = base64.b64encode(b"x" * size).decode()
+        ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"UserData": user_data})
+
+    create("fits", 16_384)
+    with pytest.raises(ClientError, match="User data is limited to 16384 bytes"):
+        create("is-too-large", 16_385)
 
 
 @pytest.mark.usefixtures("env", "function")

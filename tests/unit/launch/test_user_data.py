@@ -108,6 +108,22 @@ def test_al2023_rejects_what_nodeadm_could_not_read(user_data: str) -> None:
         render_user_data(FAMILIES["AL2023"], boot(user_data))
 
 
+@pytest.mark.parametrize(
+    ("family", "user_data"),
+    [
+        ("AL2023", "#!/bin/sh\n# {}"),
+        ("AL2", "#!/bin/sh\n# {}"),
+        ("Bottlerocket", 'settings.motd = "{}"'),
+        ("Windows2022", "# {}"),
+        ("Custom", "{}"),
+    ],
+)
+def test_more_user_data_than_ec2_takes_is_refused_with_its_size(family: str, user_data: str) -> None:
+    render_user_data(FAMILIES[family], boot(user_data.format("x" * 10_000)))
+    with pytest.raises(UserDataError, match=r"EC2 takes 16,384: let spec\.userData fetch"):
+        render_user_data(FAMILIES[family], boot(user_data.format("x" * 16_400)))
+
+
 def test_al2023_renders_every_kubelet_setting_as_it_is() -> None:
     kubelet = {
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
