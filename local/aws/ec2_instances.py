@@ -99,7 +99,9 @@ class Ec2Instances:
         self.all.append(instance)
         if instance.lifecycle == "spot":
             self._request_status[instance.id] = FULFILLED
-        if (end := self._reservations.terminated_at(instance.capacity_reservation_id or "")) is not None:
+        if (
+            end := self._reservations.terminated_at(getattr(instance, "capacity_reservation_id", None) or "")
+        ) is not None:
             self._terminations[instance.id] = end
         self._change(instance, PENDING)
         if reason := self._boot_failure(instance):
