@@ -14,7 +14,7 @@ from functions.buffers.readings import Source
 from shared.api import buffer_signals
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.labels import ALARM_UNTIL, EVENT_UNTIL, QUEUE_CHUNKS, QUEUE_UNTIL
-from shared.api.meta import annotated
+from shared.api.meta import annotated, timestamp
 from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _whole_minute(time: datetime) -> datetime:
 
 
 def _text(time: datetime | None) -> str | None:
-    return buffer_signals.timestamp(time) if time is not None else None
+    return timestamp(time) if time is not None else None
 
 
 def _with(buffer: CapacityBuffer, written: Mapping[str, str | None]) -> CapacityBuffer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import parse_duration
-from shared.api.meta import is_true
+from shared.api.meta import is_true, parse_timestamp
 
 if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
@@ -37,11 +37,7 @@ def earlier_deadline(claim: NodeClaim, effective_at: datetime, *, now: datetime)
 
 def current_deadline(claim: NodeClaim) -> datetime | None:
     """The deadline on the NodeClaim; None if there is none or it is invalid."""
-    try:
-        deadline = datetime.fromisoformat(claim.metadata.annotations[names.TERMINATION_TIMESTAMP])
-    except (KeyError, ValueError):
-        return None
-    return deadline if deadline.tzinfo is not None else None
+    return parse_timestamp(claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, ""))
 
 
 def is_terminated_by_tenon(claim: NodeClaim) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from functions.interruption.rebalance_policy import RebalancePolicy, rebalance_policy
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import is_true
+from shared.api.meta import is_true, parse_timestamp
 from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
 from shared.base.struct import MutableStruct, Struct
@@ -171,8 +171,4 @@ def _is_at_risk(claim: NodeClaim, now: datetime) -> bool:
 
 
 def _annotated_time(claim: NodeClaim, annotation: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(claim.metadata.annotations[annotation])
-    except (KeyError, ValueError):
-        return None
-    return time if time.tzinfo is not None else None
+    return parse_timestamp(claim.metadata.annotations.get(annotation, ""))

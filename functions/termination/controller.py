@@ -7,7 +7,6 @@ invocation share the call that terminates their instances. Karpenter: node/termi
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC
 from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
@@ -20,7 +19,7 @@ from functions.termination.terminator import Terminator
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node
-from shared.api.meta import ObjectMeta, annotated, condition, is_true
+from shared.api.meta import ObjectMeta, condition, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.pods import is_terminating
 from shared.api.standby import is_held
@@ -31,7 +30,13 @@ from shared.cluster.errors import ApiError, ConflictError, NotFoundError
 from shared.cluster.node_class_groups import is_foreign
 from shared.cluster.pod_cache import list_pods_on_node
 from shared.termination import garbage, requeue
-from shared.termination.drain import drain_step, last_eviction, last_termination, termination_deadline
+from shared.termination.drain import (
+    drain_step,
+    last_eviction,
+    last_termination,
+    termination_deadline,
+    with_termination_timestamp,
+)
 from shared.termination.eviction import Evictor
 from shared.termination.requeue import WaitReason
 
@@ -276,8 +281,7 @@ def _with_termination_timestamp(claim: NodeClaim) -> NodeClaim:
     deadline = termination_deadline(claim)
     if deadline is None or names.TERMINATION_TIMESTAMP in claim.metadata.annotations:
         return claim
-    timestamp = deadline.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return with_fields(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: timestamp}))
+    return with_termination_timestamp(claim, deadline)
 
 
 def _with_finalizer(node: Node) -> Node:

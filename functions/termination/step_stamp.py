@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.meta import ObjectMeta, annotated
+from shared.api.meta import ObjectMeta, annotated, parse_timestamp
 from shared.base.struct import WireStruct, with_fields
 from shared.cluster import resources
 from shared.cluster.errors import ConflictError, InvalidError, NotFoundError
@@ -82,11 +82,7 @@ def path(claim: NodeClaim) -> str:
 
 
 def _stamp(annotations: Mapping[str, str]) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(annotations.get(STEP_UNTIL, ""))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+    return parse_timestamp(annotations.get(STEP_UNTIL, ""))
 
 
 class _MetadataOnly(WireStruct):

@@ -8,7 +8,7 @@ is written with it: it is renewed while it lasts, and ends by itself if it falls
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api.duration import DurationError, format_duration, parse_duration
@@ -23,6 +23,7 @@ from shared.api.labels import (
     RAISE_FOR,
     SQS_QUEUE,
 )
+from shared.api.meta import parse_timestamp
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -153,23 +154,10 @@ def seen(annotations: Mapping[str, str]) -> Seen:
     chunks = annotations.get(QUEUE_CHUNKS, "")
     return Seen(
         queue_chunks=int(chunks) if _POSITIVE.fullmatch(chunks) else 0,
-        queue_until=_time(annotations.get(QUEUE_UNTIL, "")),
-        alarm_until=_time(annotations.get(ALARM_UNTIL, "")),
-        event_until=_time(annotations.get(EVENT_UNTIL, "")),
+        queue_until=parse_timestamp(annotations.get(QUEUE_UNTIL, "")),
+        alarm_until=parse_timestamp(annotations.get(ALARM_UNTIL, "")),
+        event_until=parse_timestamp(annotations.get(EVENT_UNTIL, "")),
     )
-
-
-def timestamp(time: datetime) -> str:
-    """A time as annotations have it (RFC 3339, UTC, seconds)."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else None
 
 
 def _lines(text: str) -> list[str]:

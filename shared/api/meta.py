@@ -6,7 +6,7 @@ objects are patched and never replaced.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, NewType, dataclass_transform
 
 import msgspec
@@ -135,6 +135,28 @@ def annotated(metadata: ObjectMeta, annotations: Mapping[str, str | None]) -> Ob
     """The metadata with these annotations; None removes one."""
     after = {**metadata.annotations, **annotations}
     return with_fields(metadata, annotations={name: text for name, text in after.items() if text is not None})
+
+
+def timestamp(time: datetime) -> str:
+    """A time as objects have it: RFC 3339, in UTC, in whole seconds.
+
+    >>> timestamp(datetime(2026, 11, 26, 12, 0, 0, 999, tzinfo=UTC))
+    '2026-11-26T12:00:00Z'
+    """
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """The time of an annotation, in UTC; None for text that is no time, or has no time zone.
+
+    >>> parse_timestamp("2026-11-26T13:00:00+01:00"), parse_timestamp("2026-11-26T13:00:00"), parse_timestamp("")
+    (datetime.datetime(2026, 11, 26, 12, 0, tzinfo=datetime.timezone.utc), None, None)
+    """
+    try:
+        time = datetime.fromisoformat(text)
+        return time.astimezone(UTC) if time.tzinfo is not None else None
+    except (ValueError, OverflowError):  # the last or first day of all, in another time zone
+        return None
 
 
 def namespaced_key(metadata: ObjectMeta) -> str:

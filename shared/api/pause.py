@@ -7,14 +7,15 @@ to stop.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared.api.labels import PAUSED, PAUSED_AT, PAUSED_BY, PAUSED_REASON
+from shared.api.meta import parse_timestamp
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from shared.api.nodepool import NodePool
 
@@ -50,6 +51,7 @@ class Pause(Struct, kw_only=True):
 def read_pause(annotations: Mapping[str, str], *, now: datetime, subject: str = THE_CLUSTER) -> Pause | None:
     """The pause that the annotations say; None without one, or if it has ended.
 
+    >>> from datetime import UTC, datetime
     >>> now = datetime(2026, 11, 26, 10, tzinfo=UTC)
     >>> annotations = {"tenon.sh/paused": "2026-11-26T12:00:00Z", "tenon.sh/paused-reason": "incident"}
     >>> read_pause(annotations, now=now).message
@@ -60,14 +62,14 @@ def read_pause(annotations: Mapping[str, str], *, now: datetime, subject: str = 
         return None
     until, problem = None, ""
     if value.lower() != "true":
-        until = _time(value)
+        until = parse_timestamp(value)
         if until is None:
             problem = f'annotation {PAUSED} is "{value}", neither true, false nor an RFC 3339 time, and counts as true'
         elif until <= now:
             return None
     return Pause(
         subject=subject,
-        since=_time(annotations.get(PAUSED_AT, "")),
+        since=parse_timestamp(annotations.get(PAUSED_AT, "")),
         by=annotations.get(PAUSED_BY, ""),
         reason=annotations.get(PAUSED_REASON, ""),
         until=until,
@@ -97,15 +99,6 @@ NO_PAUSE: dict[str, str | None] = dict.fromkeys((PAUSED, PAUSED_AT, PAUSED_BY, P
 
 def _subject(pool: NodePool) -> str:
     return f"{pool.kind} {pool.name}"
-
-
-def _time(text: str) -> datetime | None:
-    """The time, None if the text is none or lacks a time zone."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time.astimezone(UTC) if time.tzinfo is not None else None
 
 
 def _text(time: datetime) -> str:

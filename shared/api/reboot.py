@@ -12,13 +12,13 @@ RebootFailed. Facts: docs/facts/karpenter-1.15.md, "Repair and reboot". The func
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, format_duration, parse_duration
-from shared.api.meta import annotated, condition, with_condition
+from shared.api.meta import annotated, condition, parse_timestamp, timestamp, with_condition
 from shared.api.nodeclaim import is_rebooting, rebooting_message
 from shared.base.struct import with_fields
 
@@ -56,7 +56,7 @@ def ended_at(claim: NodeClaim) -> datetime | None:
 
 def called_at(claim: NodeClaim) -> datetime | None:
     """When the reboot was first to be called; None before that, and where Karpenter began it."""
-    return _time(claim.metadata.annotations.get(names.REBOOT_CALLED_AT, ""))
+    return parse_timestamp(claim.metadata.annotations.get(names.REBOOT_CALLED_AT, ""))
 
 
 def issued_at(claim: NodeClaim) -> datetime | None:
@@ -89,7 +89,7 @@ def grace_period(claim: NodeClaim) -> timedelta | None:
 def reboots(claim: NodeClaim, *, now: datetime) -> tuple[datetime, ...]:
     """When the reboots of the last day were requested; what can't be read doesn't count."""
     texts = claim.metadata.annotations.get(names.REBOOTS, "").split(",")
-    return tuple(t for t in map(_time, texts) if t is not None and now - t < HISTORY)
+    return tuple(t for t in map(parse_timestamp, texts) if t is not None and now - t < HISTORY)
 
 
 def may_reboot(claim: NodeClaim, *, now: datetime) -> bool:
@@ -135,7 +135,7 @@ def with_call(claim: NodeClaim, boot_id: str, *, now: datetime) -> NodeClaim:
         _counted(claim, now=now),
         {
             names.PRE_BOOT_ID: known.get(names.PRE_BOOT_ID, boot_id),
-            names.REBOOT_CALLED_AT: known.get(names.REBOOT_CALLED_AT, _text(now)),
+            names.REBOOT_CALLED_AT: known.get(names.REBOOT_CALLED_AT, timestamp(now)),
         },
     )
 
@@ -184,7 +184,7 @@ def _counted(claim: NodeClaim, *, now: datetime) -> NodeClaim:
     requested, known = requested_at(claim), reboots(claim, now=now)
     if requested is None or requested.replace(microsecond=0) in known:
         return claim
-    return _annotated(claim, {names.REBOOTS: ",".join(map(_text, (*known, requested)))})
+    return _annotated(claim, {names.REBOOTS: ",".join(map(timestamp, (*known, requested)))})
 
 
 def _annotated(claim: NodeClaim, annotations: dict[str, str | None]) -> NodeClaim:
@@ -193,15 +193,3 @@ def _annotated(claim: NodeClaim, annotations: dict[str, str | None]) -> NodeClai
 
 def _with_conditions(claim: NodeClaim, conditions: list[Condition]) -> NodeClaim:
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
-
-
-def _text(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else None

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from shared.api.labels import SHIFTED_ZONES
+from shared.api.meta import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,12 +25,8 @@ def read_shifts(annotations: Mapping[str, str]) -> dict[str, datetime]:
     shifts: dict[str, datetime] = {}
     for entry in annotations.get(SHIFTED_ZONES, "").split(","):
         zone, _, text = entry.partition("=")
-        try:
-            until = datetime.fromisoformat(text)
-        except ValueError:
-            continue
-        if zone and until.tzinfo is not None:
-            shifts[zone] = until.astimezone(UTC)
+        if zone and (until := parse_timestamp(text)) is not None:
+            shifts[zone] = until
     return shifts
 
 

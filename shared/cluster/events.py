@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from shared.api.meta import timestamp
 from shared.base import runtime
 from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ApiError
@@ -83,7 +84,7 @@ class Recorder:
     ) -> dict[str, Any]:
         # The API server requires events about cluster-scoped objects to be in "default".
         namespace = ref.namespace or "default"
-        timestamp = _timestamp(now)
+        time = timestamp(now)
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -103,8 +104,8 @@ class Recorder:
             "reason": reason,
             "message": message,
             "count": 1,
-            "firstTimestamp": timestamp,
-            "lastTimestamp": timestamp,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._component,
@@ -119,7 +120,7 @@ class Recorder:
             path = EVENTS.path(name, namespace=namespace)
             stored = _stored_event_decoder.decode(self._client.get(path))
             if stored.last_timestamp is None or now - stored.last_timestamp >= repeat_after:
-                self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": _timestamp(now)})
+                self._client.patch(path, {"count": stored.count + 1, "lastTimestamp": timestamp(now)})
 
 
 def event_name(ref: ObjectRef, reason: str, message: str) -> str:
@@ -127,10 +128,6 @@ def event_name(ref: ObjectRef, reason: str, message: str) -> str:
     content = "\0".join((ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}", reason, message))
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
     return f"{ref.name[: _MAX_NAME_LENGTH - len(digest) - 1]}.{digest}"
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def recorder(client: Client) -> Recorder:

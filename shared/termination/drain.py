@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.duration import duration_or_none
+from shared.api.meta import annotated, parse_timestamp, timestamp
 from shared.api.pods import (
     FOREVER,
     claim_of,
@@ -28,7 +29,7 @@ from shared.api.pods import (
     is_terminating,
 )
 from shared.api.taints import DISRUPTED, tolerates
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.termination import delayed_eviction
 
 if TYPE_CHECKING:
@@ -84,6 +85,12 @@ def termination_deadline(claim: NodeClaim) -> datetime | None:
     return min((end for end in ends if end is not None), default=None)
 
 
+def with_termination_timestamp(claim: NodeClaim, deadline: datetime) -> NodeClaim:
+    """The NodeClaim with the annotation that says when its drain ends."""
+    annotations = {names.TERMINATION_TIMESTAMP: timestamp(deadline)}
+    return with_fields(claim, metadata=annotated(claim.metadata, annotations))
+
+
 def deadline_reason(claim: NodeClaim, node_name: str) -> str:
     """What the drain's deadline is: the end of the terminationGracePeriod, or an earlier one that disruption set."""
     deadline = termination_deadline(claim)
@@ -95,11 +102,7 @@ def deadline_reason(claim: NodeClaim, node_name: str) -> str:
 
 def _annotated_end(claim: NodeClaim) -> datetime | None:
     """The time in the annotation, or None without a valid one."""
-    try:
-        moment = datetime.fromisoformat(claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, ""))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+    return parse_timestamp(claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP, ""))
 
 
 def _grace_period_end(claim: NodeClaim) -> datetime | None:

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from shared.api import nodeclaim
-from shared.api.meta import condition
+from shared.api.meta import condition, parse_timestamp
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -80,11 +80,7 @@ messages, pods with 40 s of grace take 6."""
 
 def requeue_at(annotations: Mapping[str, str]) -> datetime | None:
     """The requeue time in a NodeClaim's annotations; None if it is missing or invalid."""
-    try:
-        moment = datetime.fromisoformat(annotations.get(REQUEUE_AT, ""))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
+    return parse_timestamp(annotations.get(REQUEUE_AT, ""))
 
 
 def is_due(claim: NodeClaim, *, now: datetime) -> bool:

@@ -8,15 +8,16 @@ controllers capacityreservation/capacitytype and capacityreservation/expiration.
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from shared.api import labels as names
-from shared.api.meta import EventReason, annotated
+from shared.api.meta import EventReason
 from shared.api.nodeclass import EXPIRING
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
+from shared.termination.drain import with_termination_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -71,14 +72,11 @@ def end_capacity_blocks(
 
 def _end_claim(context: ReconcileContext, claim: NodeClaim, end: datetime) -> None:
     reservation = claim.metadata.labels[names.RESERVATION_LABELS[0]]
-    deadline = (end - _TERMINATED_BEFORE_END).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def with_deadline(current: NodeClaim) -> NodeClaim:
-        return with_fields(current, metadata=annotated(current.metadata, {names.TERMINATION_TIMESTAMP: deadline}))
-
-    context.update(resources.NODE_CLAIMS, claim, with_deadline)
+    deadline = end - _TERMINATED_BEFORE_END
+    context.update(resources.NODE_CLAIMS, claim, partial(with_termination_timestamp, deadline=deadline))
     message = (
-        f"capacity block {reservation} ends at {end:%Y-%m-%d %H:%M} UTC; EC2 terminates its instances from {deadline}"
+        f"capacity block {reservation} ends at {end:%Y-%m-%d %H:%M} UTC; "
+        f"EC2 terminates its instances from {deadline:%H:%M} UTC"
     )
     context.delete_nodeclaim(claim, EventReason("CapacityBlockEnds"), message)
 

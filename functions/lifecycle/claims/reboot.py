@@ -8,7 +8,7 @@ that fails ends in a deletion, and so in a replacement.
 from __future__ import annotations
 
 import contextlib
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,14 +16,13 @@ from functions.lifecycle.claims.reboot_rules import Action, has_booted, reboot_s
 from shared.api import labels as names
 from shared.api import reboot
 from shared.api.duration import DurationError
-from shared.api.meta import annotated
 from shared.api.nodeclaim import NodeClaim, is_rebooting
 from shared.api.taints import REBOOTING, same_taint, with_taint, without_taint
 from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.termination.drain import termination_deadline
+from shared.termination.drain import termination_deadline, with_termination_timestamp
 from shared.termination.eviction import Evictor
 
 if TYPE_CHECKING:
@@ -173,5 +172,4 @@ def with_deadline(claim: NodeClaim, *, now: datetime) -> NodeClaim:
         return claim
     known = termination_deadline(claim)
     end = now + period if known is None else min(known, now + period)
-    text = end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return with_fields(claim, metadata=annotated(claim.metadata, {names.TERMINATION_TIMESTAMP: text}))
+    return with_termination_timestamp(claim, end)

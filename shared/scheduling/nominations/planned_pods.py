@@ -6,13 +6,12 @@ nomination window after its initialization is over.
 
 from __future__ import annotations
 
-import contextlib
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import condition
+from shared.api.meta import condition, parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -66,12 +65,8 @@ def is_planned(pod: Pod, claim: NodeClaim) -> bool:
 def planned_at(claim: NodeClaim) -> datetime | None:
     """When pods were last planned for the NodeClaim; of several that a pod is planned for, the latest counts."""
     created = claim.metadata.creation_timestamp
-    text = claim.metadata.annotations.get(names.PLANNED_AT, "")
-    with contextlib.suppress(ValueError):
-        added = datetime.fromisoformat(text) if text else None
-        if created is not None and added is not None and added.tzinfo is not None:
-            return max(created, added)
-    return created
+    added = parse_timestamp(claim.metadata.annotations.get(names.PLANNED_AT, ""))
+    return max(created, added) if created is not None and added is not None else created
 
 
 def is_nominated_in_status(claim: NodeClaim) -> bool:

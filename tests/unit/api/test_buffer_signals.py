@@ -8,6 +8,7 @@ import pytest
 
 from shared.api import buffer_signals
 from shared.api.buffer_signals import Event
+from shared.api.meta import timestamp
 
 
 def test_signals_are_read_from_annotations() -> None:
@@ -64,5 +65,5 @@ def test_valid_and_other_annotations_have_no_problem() -> None:
 
 def test_what_was_seen_is_read_as_it_is_written() -> None:
     time = datetime(2026, 11, 22, 12, 30, tzinfo=UTC)
-    seen = buffer_signals.seen({"tenon.sh/queue-chunks": "7", "tenon.sh/queue-until": buffer_signals.timestamp(time)})
+    seen = buffer_signals.seen({"tenon.sh/queue-chunks": "7", "tenon.sh/queue-until": timestamp(time)})
     assert (seen.queue_chunks, seen.queue_until, seen.alarm_until) == (7, time, None)
