@@ -26,7 +26,7 @@ from shared.interruptions.notice import Action
 from shared.interruptions.parser import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
@@ -86,13 +86,12 @@ class StatusChecks(Struct, kw_only=True):
         return [n for status in statuses if (n := instance_status.notice_of(status, now=now)) is not None]
 
     def _allowed(
-        self, failing: Iterable[tuple[NodeClaim, Notice]], claims: Mapping[str, NodeClaim]
+        self, failing: Sequence[tuple[NodeClaim, Notice]], claims: Mapping[str, NodeClaim]
     ) -> list[tuple[NodeClaim, Notice]]:
         """Those of the instances that may be removed: not where so many fail that the trouble is AWS's.
 
         A pause, and a zone that traffic is shifted away from, keep them too, as they keep nodes from being repaired.
         """
-        failing = list(failing)
         zones = {id_: claim.metadata.labels.get(names.ZONE, "") for id_, claim in claims.items()}
         brake = instance_status.brake({n.instance_ids[0] for _, n in failing}, zones)
         now, annotations = self.now(), lease_annotations(self.client, cluster=self.cluster)

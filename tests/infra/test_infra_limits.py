@@ -18,11 +18,11 @@ REGIONS = ("us-east-1", "ap-southeast-2", "cn-north-1", "us-gov-west-1")
 ISSUER = "oidc.eks.{region}.amazonaws.com.cn/id/0123456789ABCDEF0123456789ABCDEF"
 
 
-def synthesised(cluster: str, region: str) -> Template:
-    """The template as ``make synth ARGS="-c cluster=…"`` writes it in a Region."""
+def synthesised(cluster: str, region: str, **options: str) -> Template:
+    """The template as ``make synth ARGS="-c cluster=…"`` writes it in a Region, with further options."""
     # China has no EKS Pod Identity.
     relay = {"relay": "pod", "oidcProvider": ISSUER.format(region=region)} if region.startswith("cn-") else {}
-    context = {"bundle": "source", "clusterSide": "printed", **relay}
+    context = {"bundle": "source", "clusterSide": "printed", **relay, **options}
     folder = assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region=region)
     name = resource_names.stack(cluster)
     body = json.loads((folder / f"{name}.template.json").read_text())
@@ -53,21 +53,19 @@ def test_every_arn_is_of_the_partition(template: Template) -> None:
 
 
 def test_a_long_name_has_room_for_every_options_resources() -> None:
-    context = {
-        "bundle": "source",
-        "clusterSide": "printed",
-        "bufferAlarms": "queue-is-long",
-        "bufferEvents": "my.app/Deploy begins",
-        "bufferQueues": "jobs",
-        "commitments": "on",
-        "nodeGroups": "on",
-        "observability": "full",
-        "standby": "on",
-    }
-    cluster = "c" * 100
-    folder = assembly.cached(cluster=cluster, root=assembly.CHECKOUT, context=context, region="us-east-1")
-    body = json.loads((folder / f"{resource_names.stack(cluster)}.template.json").read_text())
-    template = Template(name=resource_names.stack(cluster), body=body, place=Place.of("us-east-1", None))
+    template = synthesised(
+        "c" * 100,
+        "us-east-1",
+        bufferAlarms="queue-is-long",
+        bufferEvents="my.app/Deploy begins",
+        bufferQueues="jobs",
+        commitments="on",
+        nodeGroups="on",
+        observability="full",
+        reboot="on",
+        standby="on",
+        zonalShift="on",
+    )
     assert list(template_limits.violations(template)) == []
     rules = [r["Properties"]["Name"] for r in resources(template, "AWS::Events::Rule")]
     assert len(set(rules)) == len(rules) > 20

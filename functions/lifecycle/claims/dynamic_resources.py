@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from functions.lifecycle.claims.initialization import missing_resources
-from functions.lifecycle.claims.nomination import waits_for_devices
 from shared.api.dynamic_resources import DeviceClass, ResourceSlice, dynamic_resources, has_complete_pool, provides
 from shared.api.labels import DYNAMIC_RESOURCES
 from shared.api.meta import annotated
@@ -22,16 +21,20 @@ from shared.cluster.errors import ForbiddenError
 from shared.cluster.snapshot_reader import list_if_kind_exists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
 
 
-def annotate(context: ReconcileContext, pairs: Sequence[tuple[NodeClaim, Node]]) -> list[tuple[NodeClaim, Node]]:
-    """The pairs, with the annotation on NodeClaims whose missing resources drivers provide."""
-    waiting = frozenset(claim.name for claim, node in pairs if waits_for_devices(claim, node))
+def annotate(
+    context: ReconcileContext, pairs: Sequence[tuple[NodeClaim, Node]], waiting: Collection[str]
+) -> list[tuple[NodeClaim, Node]]:
+    """The pairs, with the annotation on NodeClaims whose missing resources drivers provide.
+
+    ``waiting`` are the names of those that lack nothing but such resources.
+    """
     try:
         classes = list_if_kind_exists(context.client, resources.DEVICE_CLASSES, DeviceClass).objects
     except ForbiddenError as error:
