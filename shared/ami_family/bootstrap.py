@@ -143,8 +143,7 @@ def parse_mime(user_data: str) -> list[Part]:
     Raises:
         UserDataError: it is not a valid archive.
     """
-    import email  # noqa: PLC0415 (few node classes have user data of their own)
-    import email.policy  # noqa: PLC0415
+    import email.policy  # noqa: PLC0415 (few node classes have user data of their own)
 
     message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
     if not message.is_multipart():

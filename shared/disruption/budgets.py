@@ -19,7 +19,6 @@ from shared.api.meta import is_true
 from shared.api.nodeclaim import rebooting_nodes
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
-from shared.disruption import disruption_windows, drift_waves
 from shared.disruption.command import DRIFTED, UNHEALTHY, Blocker
 from shared.disruption.disruption_queue import is_queued
 
@@ -78,7 +77,9 @@ def window_blocker(pool: NodePool, *, reason: str, now: datetime) -> str:
     text = pool.metadata.annotations.get(names.DISRUPTION_WINDOWS)
     if text is None or budget_problems(pool):
         return ""
-    held = disruption_windows.closed(text, reason, now)
+    from shared.disruption.disruption_windows import closed  # noqa: PLC0415 (few NodePools have windows)
+
+    held = closed(text, reason, now)
     return held.message(pool.name, reason) if held is not None else ""
 
 
@@ -98,6 +99,8 @@ def budget_problems(pool: NodePool) -> tuple[str, ...]:
     text = pool.metadata.annotations.get(names.DISRUPTION_WINDOWS)
     if text is None:
         return of_budgets
+    from shared.disruption import disruption_windows  # noqa: PLC0415 (few NodePools have windows)
+
     return (*of_budgets, *disruption_windows.problems(text))
 
 
@@ -188,7 +191,9 @@ def _wave_limit(pool: NodePool, snapshot: Snapshot, reason: str, now: datetime) 
     """What the pool's wave of drift allows; None where it has no waves, or the reason isn't drift."""
     if reason != DRIFTED or names.DRIFT_WAVES not in pool.metadata.annotations:
         return None
-    return drift_waves.limit(pool, snapshot, now=now)
+    from shared.disruption.drift_waves import limit  # noqa: PLC0415 (few NodePools have waves)
+
+    return limit(pool, snapshot, now=now)
 
 
 def _applies(budget: Budget, reason: str, now: datetime) -> bool:

@@ -5,13 +5,13 @@ PyYAML writes ``y``, ``1e3`` and ``012345678901`` without quotes, and kubectl re
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from shared.api.yaml_documents import scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from shared.api.json_types import Json
 
@@ -40,14 +40,13 @@ def documents(values: Iterable[Any], *, width: int = 80) -> str:
 
 
 def _write(values: Iterable[Any], **options: Any) -> str:  # noqa: ANN401 (PyYAML's options)
-    import yaml  # noqa: PLC0415 (slow to import, and functions import the kinds without needing YAML)
-
-    return str(yaml.dump_all(values, Dumper=_dumper(), **options))
+    return str(_dump_all()(values, **options))
 
 
 @cache
-def _dumper() -> Any:  # noqa: ANN401 (PyYAML has no types)
-    import yaml  # noqa: PLC0415 (the same)
+def _dump_all() -> Callable[..., Any]:
+    """PyYAML's function of that name, with a dumper of our own."""
+    import yaml  # noqa: PLC0415 (slow to import, and functions import the kinds without needing YAML)
 
     class Dumper(yaml.SafeDumper):
         """Quotes what any reader takes for something else than text; anchors, which are hard to read, aren't used."""
@@ -62,4 +61,4 @@ def _dumper() -> Any:  # noqa: ANN401 (PyYAML has no types)
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 (the same)
             return True
 
-    return Dumper
+    return partial(yaml.dump_all, Dumper=Dumper)
