@@ -20,6 +20,7 @@ from shared.base.struct import Struct
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from concurrent.futures import Executor
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,16 +39,24 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def _threads(count: int) -> Executor:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (few invocations need threads)
+
+    return ThreadPoolExecutor(count)
+
+
 class Runtime(Struct, kw_only=True):
     """Environment variables, the time (timezone-aware, UTC), a sleep (seconds), and the cache of a warm process.
 
-    ``wait`` ends after that many seconds, or when another thread sets the event.
+    ``wait`` ends after that many seconds, or when another thread sets the event; ``threads`` makes a pool of up to that
+    many.
     """
 
     environ: Mapping[str, str]
     now: Callable[[], datetime] = _utc_now
     sleep: Callable[[float], None] = time.sleep
     wait: Callable[[threading.Event, float], None] = _wait
+    threads: Callable[[int], Executor] = _threads
     cache: dict[str, Any] = {}
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
@@ -112,7 +121,5 @@ def in_threads(function: Callable[[T], R], items: Iterable[T], *, sequential_lim
     remaining = list(items)
     if len(remaining) <= sequential_limit:
         return [function(item) for item in remaining]
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (few invocations need threads)
-
-    with ThreadPoolExecutor(min(THREADS, len(remaining))) as pool:
+    with current().threads(min(THREADS, len(remaining))) as pool:
         return [f.result() for f in [pool.submit(contextvars.copy_context().run, function, item) for item in remaining]]
