@@ -72,7 +72,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
     """What a rule costs from the first change of the load on."""
     with (
         replaced(savings_search, "_SEARCH_TIMEOUT", timedelta(seconds=1)),
-        World(seed=seed, options=Options(elapsed=time.process_time)) as world,
+        World(seed=seed, options=Options(elapsed=time.process_time, latencies=None)) as world,
     ):
         world.apply([sample_objects.node_class(world), _pool(scenario), *scale_in.deployments()])
         pods = scale_in.DEPLOYMENTS * scale_in.REPLICAS

@@ -57,7 +57,7 @@ def measure(count: int = PODS) -> tuple[list[float], int]:
         "karpenter.k8s.aws/instance-category": ["c", "m", "r"],
         _NUMBER: [str(number) for number in range(count)],
     }
-    options = Options(elapsed=time.process_time, context={"relay": "function"})
+    options = Options(elapsed=time.process_time, latencies=None, context={"relay": "function"})
     seconds: list[float] = []
     with replaced(tenure, "LIFETIME", _LIFETIME), World(options=options) as world:
         world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements)])

@@ -177,7 +177,7 @@ def metered() -> Iterator[Meter]:
 def measure(nodes: int) -> dict[str, dict[str, float]]:
     """The counts of each phase."""
     counts_by_phase = {}
-    with metered() as meter, World(options=Options(elapsed=time.process_time)) as world:
+    with metered() as meter, World(options=Options(elapsed=time.process_time, latencies=None)) as world:
         day, night = nodes * PODS_A_NODE, max(nodes // 5, 1) * PODS_A_NODE
         world.apply([*_pool(world), *(_deployment(f"app-{i}", night // _DEPLOYMENTS) for i in range(_DEPLOYMENTS))])
         _run_until_settled(world, night)

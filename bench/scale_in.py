@@ -84,7 +84,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
     """What a rule costs from the scale-in on."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(savings_search, "_SEARCH_TIMEOUT", _SEARCH_TIMEOUT))
-        world = stack.enter_context(World(seed=seed, options=Options(elapsed=time.process_time)))
+        world = stack.enter_context(World(seed=seed, options=Options(elapsed=time.process_time, latencies=None)))
         world.apply([sample_objects.node_class(world), pool(), *deployments()])
         pods = DEPLOYMENTS * REPLICAS
         world.run_until(lambda: len(world.pods(phase="Running")) == pods, limit=timedelta(minutes=30))

@@ -109,7 +109,8 @@ def _latency_rows() -> list[dict[str, str]]:
 
 def latencies(mode: str, moment: int, *, is_lost: bool = False) -> tuple[float, float]:
     """Seconds from new pods, ``moment`` seconds after a sweep, to the first NodeClaim and until all of them run."""
-    with World(seed=moment, options=Options(context={"relay": mode}, elapsed=time.process_time)) as world:
+    options = Options(context={"relay": mode}, elapsed=time.process_time, latencies=None)
+    with World(seed=moment, options=options) as world:
         if is_lost:
             world.faults.inject(lambda point: point.service == "webhook", Fault(disconnect="before"), times=1_000)
         world.apply(_pool(world))

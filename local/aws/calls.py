@@ -20,7 +20,7 @@ CALLER: ContextVar[str] = ContextVar("caller", default="")
 
 
 class Call(Struct, kw_only=True):
-    """One call. ``latency`` in seconds of real time; ``error`` is AWS's error code, empty on success."""
+    """One call. ``latency`` in seconds of cluster time; ``error`` is AWS's error code, empty on success."""
 
     at: datetime
     service: str

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from local.actor import Actor
+    from local.aws.latencies import Latencies
     from local.aws.sqs_queues import Message
+    from local.clock import Clock
 
 _MOTO = {"lambda": {"use_docker": False}, "iam": {"load_aws_managed_policies": True}}
 _ENVIRON = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # 500 images that no EKS node uses
@@ -83,6 +85,8 @@ class Cloud:
         faults: Faults | None = None,
         concurrency: int = 1,
         shared_cache: Mapping[str, Any] = MappingProxyType({}),
+        latencies: Latencies | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.region = region
         self.faults = faults or Faults(seed=seed)
@@ -98,7 +102,9 @@ class Cloud:
         self._seed = seed
         self._concurrency = concurrency
         self._shared_cache = shared_cache
-        self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep)
+        self.latencies = latencies
+        self._clock = clock
+        self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep, latencies=latencies)
         self._stack = contextlib.ExitStack()
         self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock)
         self.instances = Ec2Instances(
@@ -232,6 +238,7 @@ class Cloud:
             faults=self.faults,
             concurrency=self._concurrency,
             shared_cache=self._shared_cache,
+            clock=self._clock,
         )
         self.function_urls = FunctionUrls(self.functions, self.deployed.function_urls, now=self._now)
         self.event_buses = EventBuses(region=self.region, now=self._now, functions=self.functions)

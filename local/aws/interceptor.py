@@ -1,17 +1,16 @@
 """Intercepts every request of boto3 to moto: serves them one at a time, records them, and injects faults.
 
-moto keeps its data in plain dictionaries, so requests are served under one lock, which is free while a fault delays a
-request. Services that moto lacks are served here, too.
+moto keeps its data in plain dictionaries, so requests are served under one lock. A request is served first, and its
+answer comes later, while the lock is free. Services that moto lacks are served here, too.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-import time
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from xml.sax.saxutils import escape
 
 from botocore.awsrequest import AWSResponse
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     import boto3
+
+    from local.aws.latencies import Latencies
 
 RawResponse = tuple[int, dict[str, str], bytes]
 _FIRST_ERROR_STATUS = 400
@@ -55,13 +56,21 @@ class Interceptor:
     """A handler of botocore's ``before-send``; :meth:`guard` replaces moto's handler by it in a session."""
 
     def __init__(
-        self, *, calls: Calls, faults: Faults, now: Callable[[], datetime], sleep: Callable[[float], None]
+        self,
+        *,
+        calls: Calls,
+        faults: Faults,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        latencies: Latencies | None = None,
     ) -> None:
+        """``latencies`` are those of functions' calls; without them, calls take no longer than the work here."""
         self.lock = threading.RLock()
         self._calls = calls
         self._faults = faults
         self._now = now
         self._sleep = sleep
+        self._latencies = latencies
         self._services: dict[str, Callable[[str, bytes], RawResponse]] = {}
         self._rest_services: dict[str, Callable[[str, str, bytes], RawResponse]] = {}
         self._operations: dict[tuple[str, str], Callable[[bytes], RawResponse]] = {}
@@ -90,29 +99,33 @@ class Interceptor:
         service = service.lower()
         point = InjectionPoint(service=service, operation=operation, caller=CALLER.get())
         at = self._now()
-        started = time.perf_counter()
         fault = self._faults.next_fault(point) or Fault()
         if fault.delay:
-            (timeout.wait if (timeout := TIMEOUT.get()) else self._sleep)(fault.delay)
+            self._wait(fault.delay)
         if fault.crash == "before":
             raise Crash(f"before {service} {operation}")
         if fault.disconnect == "before":
-            self._record(point, at, started, error="ConnectionClosed")
+            self._record(point, at, error="ConnectionClosed")
             raise ConnectionClosedError(endpoint_url=request.url)
         if fault.code:
-            self._record(point, at, started, error=fault.code)
+            self._record(point, at, error=fault.code)
             return _aws_response(request.url, _error(service, fault))
         with self.lock:
             response = self._serve(event_name, request, service, operation)
-        self._record(point, at, started, error=_error_code(response) if response[0] >= _FIRST_ERROR_STATUS else "")
+        if self._latencies is not None and point.caller:
+            self._wait(self._latencies.next(service, operation, _parameters(service, request)))
+        self._record(point, at, error=_error_code(response) if response[0] >= _FIRST_ERROR_STATUS else "")
         if fault.crash == "after":
             raise Crash(f"after {service} {operation}")
         if fault.disconnect == "after":
             raise ConnectionClosedError(endpoint_url=request.url)
         return _aws_response(request.url, response)
 
+    def _wait(self, seconds: float) -> None:
+        (timeout.wait if (timeout := TIMEOUT.get()) else self._sleep)(seconds)
+
     def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:
-        body = request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
+        body = _body(request)
         if answer := self._operations.get((service, operation)):
             return answer(body)
         if handler := self._services.get(service):
@@ -126,17 +139,26 @@ class Interceptor:
             raise LookupError(f"{service} {operation} would leave this machine: nothing here serves {request.url}")
         return response.status_code, dict(response.headers), response.content
 
-    def _record(self, point: InjectionPoint, at: datetime, started: float, *, error: str) -> None:
+    def _record(self, point: InjectionPoint, at: datetime, *, error: str) -> None:
         self._calls.add(
             Call(
                 at=at,
                 service=point.service,
                 operation=point.operation,
                 caller=point.caller,
-                latency=time.perf_counter() - started,
+                latency=(self._now() - at).total_seconds(),
                 error=error,
             )
         )
+
+
+def _body(request: Any) -> bytes:
+    return request.body if isinstance(request.body, bytes) else str(request.body or "").encode()
+
+
+def _parameters(service: str, request: Any) -> dict[str, str]:
+    """The parameters of a request to EC2; none of others, whose latencies don't depend on them."""
+    return dict(parse_qsl(_body(request).decode())) if service == "ec2" else {}
 
 
 def json_error(status: int, code: str, message: str) -> RawResponse:

@@ -34,7 +34,7 @@ class LambdaContext:
 
 
 class Invocation(Struct, kw_only=True):
-    """One finished invocation. ``latency`` in seconds of real time; ``result`` is the handler's return value.
+    """One finished invocation. ``latency`` in seconds of cluster time; ``result`` is the handler's return value.
 
     ``function`` is its folder, ``function_name`` its name in AWS.
     """

@@ -15,7 +15,6 @@ import importlib
 import io
 import json
 import threading
-import time
 import traceback
 import uuid
 from collections import defaultdict
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from local.aws.recursive_loops import Lineage
     from local.aws.stack import DeployedFunction
+    from local.clock import Clock
     from local.faults import Faults
 
 _RETRY_DELAYS = (timedelta(minutes=1), timedelta(minutes=2))
@@ -76,8 +76,13 @@ class LambdaFunctions:
         faults: Faults,
         concurrency: int = 1,
         shared_cache: Mapping[str, Any] = MappingProxyType({}),
+        clock: Clock | None = None,
     ) -> None:
-        """``shared_cache`` is what is in the cache of each new execution environment (``Runtime.cache``)."""
+        """``shared_cache`` is what is in the cache of each new execution environment (``Runtime.cache``).
+
+        With the ``clock`` threads wait at the same time.
+        """
+        self._clock = clock
         self._shared_cache = shared_cache
         self._functions = {function.name: function for function in functions.values()}
         self._region = region
@@ -178,7 +183,7 @@ class LambdaFunctions:
         if self._pool is None:
             self._run(name, event, trigger, done, own_lineage)
         else:
-            future = self._pool.submit(self._run, name, event, trigger, done, own_lineage)
+            future = self._pool.submit(self._run_in_thread, name, event, trigger, done, own_lineage)
             future.add_done_callback(self._collect_error)
 
     def invoke(self, function: str, event: Any, *, trigger: str = "test") -> Invocation:
@@ -284,6 +289,10 @@ class LambdaFunctions:
         self.recursive_invocations_dropped.append(dropped)
         return dropped
 
+    def _run_in_thread(self, *arguments: Any) -> None:
+        with self._clock.own_time() if self._clock else contextlib.nullcontext():
+            self._run(*arguments)
+
     def _run(
         self,
         name: str,
@@ -355,6 +364,7 @@ class LambdaFunctions:
             now=self._now,
             sleep=timeout.wait,
             wait=functools.partial(long.wait, timeout) if long is not None else _wait_alone,
+            threads=self._clock.threads if self._clock else ThreadPoolExecutor,
             cache=environment.warm,
         )
         output = io.StringIO()
@@ -364,14 +374,13 @@ class LambdaFunctions:
         cold, environment.used = not environment.used, True
         # Lambda passes JSON, decoded for each invocation.
         payload = json.loads(json.dumps(event))
-        started = time.perf_counter()
         with runtime.using(own):
             result, error, trace = self._call(function, payload, context, timeout)
         return Invocation(
             function=function.short_name,
             trigger=trigger,
             at=at,
-            latency=time.perf_counter() - started,
+            latency=(self._now() - at).total_seconds(),
             request_id=request_id,
             ok=not error,
             error=error,

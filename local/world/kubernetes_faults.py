@@ -1,5 +1,7 @@
 """Faults at requests to the Kubernetes API: crashes of the caller; errors, delays and lost connections at the server.
 
+Functions' requests also take time here, as those to AWS do (local/aws/latencies.py).
+
 A server can only drop a connection, which a client survives. A crash must occur in the process that sends the request.
 """
 
@@ -14,6 +16,7 @@ from kubernetes.client.rest import RESTClientObject
 
 from local.aws import backends, invocation_timeout
 from local.aws.calls import CALLER
+from local.aws.invocation_timeout import TIMEOUT
 from local.faults import Crash, Fault, InjectionPoint
 from local.kubernetes.apiserver.api import error_response
 from local.kubernetes.apiserver.http import Response
@@ -22,13 +25,14 @@ from local.kubernetes.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from local.aws.latencies import Latencies
     from local.faults import Faults
     from local.kubernetes.apiserver.http import Request
 
 
 @contextlib.contextmanager
-def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
-    """While entered, faults for a function (not for its client) can crash it at its requests."""
+def kubernetes_requests(faults: Faults, latencies: Latencies | None) -> Iterator[None]:
+    """While entered, functions' requests take time, and faults for a function (not for its client) can crash it."""
     send = RESTClientObject.request
 
     def request(client: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the client's own
@@ -44,6 +48,8 @@ def kubernetes_client_crashes(faults: Faults) -> Iterator[None]:
         if fault.crash == "before":
             raise Crash(f"before {method} {url}")
         response = send(client, method, url, *args, **kwargs)
+        if latencies is not None and (timeout := TIMEOUT.get()) is not None:
+            timeout.wait(latencies.next("kubernetes", method, {}))
         invocation_timeout.check()
         if fault.crash == "after":
             raise Crash(f"after {method} {url}")

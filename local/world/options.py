@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from local.aws import latencies
+from local.clock import RealTimeClock
 from local.kubelets.behavior import NORMAL, MachineBehavior, Timing
 from local.world import shared_cache
 from local.world.hostility import Hostility, of_environment
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from local.aws.cloud import Cloud
+    from local.aws.latencies import Latencies, Latency
     from local.aws.purchases import Purchases
+    from local.clock import Clock
     from local.kubelets.machine import Machine
     from local.world.control_plane import ControlPlane
 
@@ -30,7 +34,8 @@ class Options(Struct, kw_only=True):
     start, ``context`` is the CDK's. ``control_plane`` makes a control plane other than the embedded one.
     ``purchases`` buys the Reserved Instances and Savings Plans that the account has at the start.
     ``hostility`` is that of AWS and the cluster (None: none), by default what the
-    environment asks for.
+    environment asks for. ``latencies`` are those of functions' calls, by service and operation (None: calls take no
+    longer than the work here, for measurements of that); in real time there are none.
     """
 
     version: str = "1.34"
@@ -45,11 +50,18 @@ class Options(Struct, kw_only=True):
     control_plane: Callable[[], ControlPlane] | None = None
     purchases: Callable[[Purchases], object] = lambda _purchases: None
     hostility: Hostility | None = msgspec.field(default_factory=of_environment)
+    latencies: Mapping[tuple[str, str], Latency] | None = msgspec.field(default_factory=latencies.table)
 
     @property
     def function_concurrency(self) -> int:
         """How many functions run at once."""
         return max(self.concurrency, self.hostility.concurrency if self.hostility else 1)
+
+    def call_latencies(self, clock: Clock, *, seed: int) -> Latencies | None:
+        """The latencies of functions' calls in a world with this clock."""
+        if self.latencies is None or isinstance(clock, RealTimeClock):
+            return None
+        return latencies.Latencies(self.latencies, seed=seed)
 
     @property
     def shared_cache(self) -> Mapping[str, Any]:

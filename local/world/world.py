@@ -26,7 +26,7 @@ from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
 from local.world.ec2_machines import KUBELET_THREADS, MACHINES_PER_THREAD, Ec2Machines, MachinesOfThread
 from local.world.event_loop import DEFAULT_LIMIT, BackgroundLoop, EventLoop
-from local.world.kubernetes_faults import kubernetes_client_crashes
+from local.world.kubernetes_faults import kubernetes_requests
 from local.world.managed_node_drains import ManagedNodeDrains
 from local.world.options import Options
 from local.world.quiescence import ActivityMonitor, unfinished
@@ -100,11 +100,13 @@ class World:
                     faults=self.faults,
                     concurrency=self.options.function_concurrency,
                     shared_cache=self.options.shared_cache,
+                    latencies=self.options.call_latencies(self.clock, seed=self.seed),
+                    clock=self.clock,
                 )
             )
             self.aws.managed_hooks.drain = ManagedNodeDrains(self.store)
             self.options.apply_to(self.aws)
-            stack.enter_context(kubernetes_client_crashes(self.faults))
+            stack.enter_context(kubernetes_requests(self.faults, self.aws.latencies))
             self._deploy()
             self._start_loop(stack)
             self._stack = stack.pop_all()

@@ -21,7 +21,7 @@ from local.kubernetes import kinds
 from local.kubernetes.apiserver.server import ADMIN_TOKEN, Server
 from local.kubernetes.registry.store import Store
 from local.world import catalog_cache
-from local.world.kubernetes_faults import kubernetes_client_crashes
+from local.world.kubernetes_faults import kubernetes_requests
 from shared.api import labels as names
 from shared.base import runtime
 from shared.base.settings import ProvisioningSettings
@@ -186,7 +186,7 @@ def concurrent_runs() -> Iterator[ConcurrentRuns]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(kubernetes))
         cloud = stack.enter_context(Cloud(now=clock.now, sleep=clock.turn, faults=interleaving))
-        stack.enter_context(kubernetes_client_crashes(interleaving))
+        stack.enter_context(kubernetes_requests(interleaving, latencies=None))
         cloud.prepare(cluster="demo", version="1.34", endpoint=server.url, certificate_authority="Q0E=")
         boto3.client("s3").create_bucket(Bucket=SETTINGS.catalog_bucket)
         keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
