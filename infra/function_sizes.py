@@ -50,9 +50,10 @@ VISIBILITY_FACTOR = 6
 DEAD_LETTER_DAYS = 14
 """The maximum retention of SQS."""
 LOG_DAYS = 30
-RUNTIME = {"OPENBLAS_NUM_THREADS": "1"}
+RUNTIME = {"OPENBLAS_NUM_THREADS": "1", "AWS_DATA_PATH": "/var/task/models"}
 """Environment variables of every function besides its settings. numpy's OpenBLAS starts a busy thread for each
-processor. No function multiplies matrices, and on a share of one vCPU those threads slow the import down."""
+processor. No function multiplies matrices, and on a share of one vCPU those threads slow the import down. The SDK looks
+first for models of services in the bundle (infra/bundle/service_models.py)."""
 
 
 def detects_recursion(region: str) -> bool:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra import function_sizes, installation
-from infra.bundle import bytecode, function_imports, requirements_lock
+from infra.bundle import bytecode, function_imports, requirements_lock, service_models
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -32,8 +32,9 @@ LIMIT_MIB = 60
 """Unpacked. Lambda's limit is 250, but a cold start loads the whole bundle."""
 
 RUNTIME = frozenset({"boto3", "botocore", "s3transfer"})
-"""Packages of Lambda's runtime, which AWS patches: 25 MiB less for each function. No newer API of them is used. The
-bundle's urllib3, six and python-dateutil take precedence; they are the lock's versions, which boto3 accepts."""
+"""Packages of Lambda's runtime, which AWS patches: 25 MiB less for each function. What they may lack of EC2's API is in
+the bundle (service_models.py). The bundle's urllib3, six and python-dateutil take precedence; they are the lock's
+versions, which boto3 accepts."""
 
 UNUSED = frozenset(
     {
@@ -113,6 +114,7 @@ def bundles(
         return {function: _placeholder(root, function) for function in functions}
     pins = requirements_lock.parse(installation.lock(checkout).read_text())
     distributions = importlib.metadata.packages_distributions()
+    sdk = _install(root / "packages", requirements_lock.requirements([pins["botocore"]]), machine)
     folders = {}
     for function in functions:
         if not (checkout / "functions" / function / "handler.py").is_file():
@@ -124,7 +126,9 @@ def bundles(
         except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
         packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
-        folders[function] = _bundle(root / function, checkout, function, packages)
+        modules = function_imports.first_party_modules(checkout, function).values()
+        models = service_models.files(sdk, modules)
+        folders[function] = _bundle(root / function, checkout, function, packages, models)
     return folders
 
 
@@ -237,7 +241,7 @@ def _installer(machine: str) -> list[str]:
     return [*pip, *wheels, "--ignore-requires-python", "--implementation", "cp", *platforms]
 
 
-def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
+def _bundle(root: Path, checkout: Path, function: str, packages: Path, models: Mapping[str, bytes]) -> Path:
     sources = [
         (path, path.relative_to(checkout))
         for path in (
@@ -258,6 +262,9 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
     for path, relative in sources:
         digest.update(f"\0{relative.as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, content in models.items():
+        digest.update(f"\0{name}\0".encode())
+        digest.update(hashlib.sha256(content).digest())
     cached = root / digest.hexdigest()[:16]
     if not cached.is_dir():
         with _atomic_folder(cached) as folder:
@@ -268,6 +275,9 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path) -> Path:
                     target.write_bytes(_EMPTY)
                 else:
                     shutil.copyfile(path, target)
+            for name, content in models.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
             compiler.compile(folder)
             for path in _files(folder):
                 path.chmod(0o644)  # independent of the umask: Lambda reads it as another user

@@ -105,15 +105,15 @@ def test_a_bundle_is_determined_by_its_input(tmp_path: Path) -> None:
     module(checkout, "functions.one.handler", "x = 1\n")
     module(checkout, "shared.thing", "")
     module(packages, "alpha.__init__", "")
-    first = bundling._bundle(tmp_path / "a", checkout, "one", packages)
-    second = bundling._bundle(tmp_path / "b", checkout, "one", packages)
+    first = bundling._bundle(tmp_path / "a", checkout, "one", packages, {})
+    second = bundling._bundle(tmp_path / "b", checkout, "one", packages, {})
     assert first.name == second.name
     assert {path.relative_to(first).as_posix(): path.read_bytes() for path in bundling._files(first)} == {
         path.relative_to(second).as_posix(): path.read_bytes() for path in bundling._files(second)
     }
     assert (first / "functions" / "one" / "handler.py").stat().st_mode & 0o777 == 0o644
     module(checkout, "shared.thing", "y = 2\n")
-    assert bundling._bundle(tmp_path / "a", checkout, "one", packages).name != first.name
+    assert bundling._bundle(tmp_path / "a", checkout, "one", packages, {}).name != first.name
 
 
 def test_another_functions_code_is_not_in_the_bundle(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_another_functions_code_is_not_in_the_bundle(tmp_path: Path) -> None:
     module(tmp_path, "functions.one.handler", "")
     module(tmp_path, "functions.two.handler", "")
     module(tmp_path, "shared.__init__", "")
-    bundle = bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none")
+    bundle = bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none", {})
     assert not (bundle / "functions" / "two").exists()
 
 
@@ -278,5 +278,5 @@ def test_a_bundle_above_the_size_limit_is_rejected(tmp_path: Path, monkeypatch: 
     (tmp_path / "shared").mkdir()
     monkeypatch.setattr(bundling, "LIMIT_MIB", 1)
     with pytest.raises(bundling.BundleError, match=r"functions/one is 2 MiB"):
-        bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none")
+        bundling._bundle(tmp_path / "out", tmp_path, "one", tmp_path / "none", {})
     assert not list((tmp_path / "out").glob("*"))

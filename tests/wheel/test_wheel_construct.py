@@ -28,7 +28,7 @@ from pathlib import Path
 from infra import function_sizes, installation
 from infra.bundle import bundling
 for function in function_sizes.OF_ANY_MODE:
-    print(bundling._bundle(Path(sys.argv[1]), installation.ROOT, function, Path(sys.argv[1]) / "none").name)
+    print(bundling._bundle(Path(sys.argv[1]), installation.ROOT, function, Path(sys.argv[1]) / "none", {}).name)
 print(installation.lock(installation.ROOT).read_text())
 """
 
@@ -102,7 +102,7 @@ def test_an_installation_bundles_the_same_code_as_the_checkout(installed: Path, 
     )
     none = tmp_path / "none"
     own = [
-        bundling._bundle(tmp_path / "own", assembly.CHECKOUT, function, none).name
+        bundling._bundle(tmp_path / "own", assembly.CHECKOUT, function, none, {}).name
         for function in function_sizes.OF_ANY_MODE
     ]
     lock = (assembly.CHECKOUT / "requirements.lock").read_text()
