@@ -24,7 +24,7 @@ from infra import function_sizes, installation
 from infra.bundle import bytecode, function_imports, requirements_lock, service_models
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from infra.options.stack_options import Bundle, StackOptions
 
@@ -114,7 +114,6 @@ def bundles(
         return {function: _placeholder(root, function) for function in functions}
     pins = requirements_lock.parse(installation.lock(checkout).read_text())
     distributions = importlib.metadata.packages_distributions()
-    sdk = _install(root / "packages", requirements_lock.requirements([pins["botocore"]]), machine)
     folders = {}
     for function in functions:
         if not (checkout / "functions" / function / "handler.py").is_file():
@@ -126,6 +125,7 @@ def bundles(
         except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
             raise BundleError(f"functions/{function}: {error}") from error
         packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
+        sdk = _install(root / "packages", requirements_lock.requirements([pins["botocore"]]), machine)
         modules = function_imports.first_party_modules(checkout, function).values()
         models = service_models.files(sdk, modules)
         folders[function] = _bundle(root / function, checkout, function, packages, models)
@@ -268,16 +268,7 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path, models: M
     cached = root / digest.hexdigest()[:16]
     if not cached.is_dir():
         with _atomic_folder(cached) as folder:
-            for path, relative in sources:
-                target = folder / relative
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if relative.as_posix() in EMPTIED:
-                    target.write_bytes(_EMPTY)
-                else:
-                    shutil.copyfile(path, target)
-            for name, content in models.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(content)
+            _fill(folder, sources, models)
             compiler.compile(folder)
             for path in _files(folder):
                 path.chmod(0o644)  # independent of the umask: Lambda reads it as another user
@@ -285,6 +276,20 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path, models: M
             if size > LIMIT_MIB:
                 raise BundleError(f"functions/{function} is {size:.0f} MiB, and the limit is {LIMIT_MIB} MiB")
     return cached
+
+
+def _fill(folder: Path, sources: Iterable[tuple[Path, Path]], models: Mapping[str, bytes]) -> None:
+    """Copy the files to their places in the folder, and write the models there."""
+    for path, relative in sources:
+        target = folder / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if relative.as_posix() in EMPTIED:
+            target.write_bytes(_EMPTY)
+        else:
+            shutil.copyfile(path, target)
+    for name, content in models.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 @contextlib.contextmanager
