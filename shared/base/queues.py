@@ -7,7 +7,10 @@ the partial batch response, so SQS redelivers only that message and counts its r
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
 
 from shared.base import aws, hints
 from shared.base.struct import Struct
@@ -20,9 +23,13 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef, SendMessageRequestTypeDef
 
+_logger = logging.getLogger(__name__)
 _RETRY_SECONDS = (1, 4, 15, 60)
 """Seconds until a message is redelivered, by its receive count: together longer than a lease whose holder died (60 s),
 and than fetching the catalog, so neither uses up a message's receives."""
+_EXPIRED_RECEIPT = frozenset({"InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid"})
+"""SQS's codes for a receipt whose visibility timeout has passed. The first is not in its API reference
+(github.com/aws/aws-sdk-java/issues/1628)."""
 MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 
@@ -111,10 +118,20 @@ def respond(event: Mapping[str, Any], delays: Mapping[str, int]) -> dict[str, li
     for record in event.get("Records", ()):
         if record["messageId"] in delays:
             name = record["eventSourceARN"].rpartition(":")[2]
-            sqs = aws.sqs()
-            sqs.change_message_visibility(
-                QueueUrl=sqs.get_queue_url(QueueName=name)["QueueUrl"],
-                ReceiptHandle=record["receiptHandle"],
-                VisibilityTimeout=delays[record["messageId"]],
-            )
+            _make_visible(name, record["receiptHandle"], after=delays[record["messageId"]])
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in sorted(delays)]}
+
+
+def _make_visible(queue: str, receipt_handle: str, *, after: int) -> None:
+    """Let SQS deliver the message again after these seconds; one that is visible already is delivered without it."""
+    sqs = aws.sqs()
+    try:
+        sqs.change_message_visibility(
+            QueueUrl=sqs.get_queue_url(QueueName=queue)["QueueUrl"],
+            ReceiptHandle=receipt_handle,
+            VisibilityTimeout=after,
+        )
+    except ClientError as error:
+        if aws.error_code(error).rpartition(".")[2] not in _EXPIRED_RECEIPT:
+            raise
+        _logger.warning("A message was visible again before its reconcile ended: %s", error)
