@@ -264,6 +264,8 @@ def network_interfaces(
 
     The class's own interfaces take precedence over ``efa_count`` Elastic Fabric Adapters, one a network card. EC2 gives
     no public address to an instance with several interfaces, and no IP prefixes to an interface without addresses.
+    With ``ipv6``, each interface with addresses has an IPv6 address too, by which the node registers (Karpenter 1.15,
+    pkg/providers/launchtemplate/launchtemplate.go, generateNetworkInterfaces): subnets need not assign them.
 
     Raises:
         OptionError: a key or value that EC2 doesn't have.
@@ -283,21 +285,25 @@ def network_interfaces(
             {"NetworkCardIndex": i, "DeviceIndex": int(i > 0), "InterfaceType": "efa"} for i in range(efa_count)
         ]
     public, timeouts = spec.associate_public_ip_address, _connection_tracking(spec.connection_tracking)
-    if not interfaces and (public is not None or timeouts or spec.ip_prefix_count):
+    if not interfaces and (public is not None or timeouts or spec.ip_prefix_count or ipv6):
         interfaces = [{"DeviceIndex": 0}]
     if len(interfaces) == 1 and public is not None:
         interfaces[0]["AssociatePublicIpAddress"] = public
     tracking = {"ConnectionTrackingSpecification": timeouts} if timeouts else {}
     return [
-        {**interface, "Groups": list(groups), **_ip_prefixes(spec, interface, ipv6=ipv6), **tracking}
+        {**interface, "Groups": list(groups), **_addresses(spec, interface, ipv6=ipv6), **tracking}
         for interface in interfaces
     ]
 
 
-def _ip_prefixes(spec: EC2NodeClassSpec, interface: Mapping[str, Any], *, ipv6: bool) -> dict[str, int]:
-    if not spec.ip_prefix_count or interface.get("InterfaceType") == "efa-only":
+def _addresses(spec: EC2NodeClassSpec, interface: Mapping[str, Any], *, ipv6: bool) -> dict[str, int | bool]:
+    """The IPv6 address and the IP prefixes of an interface."""
+    if interface.get("InterfaceType") == "efa-only":
         return {}
-    return {"Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount": spec.ip_prefix_count}
+    address: dict[str, int | bool] = {"PrimaryIpv6": True, "Ipv6AddressCount": 1} if ipv6 else {}
+    if not spec.ip_prefix_count:
+        return address
+    return {**address, "Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount": spec.ip_prefix_count}
 
 
 def _check_together(interfaces: Sequence[Mapping[str, Any]]) -> None:

@@ -108,7 +108,25 @@ def test_every_interface_with_addresses_gets_its_ip_prefixes() -> None:
     prefixes = [nic.get("Ipv4PrefixCount") for nic in launch_template.network_interfaces(spec, [], efa_count=0)]
     assert prefixes == [1, None]
     (only,) = launch_template.network_interfaces(EC2NodeClassSpec(ip_prefix_count=1), [], efa_count=0, ipv6=True)
-    assert only == {"DeviceIndex": 0, "Groups": [], "Ipv6PrefixCount": 1}
+    assert only["Ipv6PrefixCount"] == 1
+    assert "Ipv4PrefixCount" not in only
+
+
+def test_in_an_ipv6_cluster_each_interface_with_addresses_has_an_ipv6_address() -> None:
+    address = {"PrimaryIpv6": True, "Ipv6AddressCount": 1}
+    assert launch_template.network_interfaces(EC2NodeClassSpec(), ["sg-1"], efa_count=0, ipv6=True) == [
+        {"DeviceIndex": 0, "Groups": ["sg-1"], **address}
+    ]
+    spec = EC2NodeClassSpec(network_interfaces=[ENA, fabric(0)])
+    first, second = launch_template.network_interfaces(spec, [], efa_count=0, ipv6=True)
+    assert address.items() <= first.items()
+    assert not address.keys() & second.keys()
+    cards = launch_template.network_interfaces(EC2NodeClassSpec(), [], efa_count=2, ipv6=True)
+    assert [address.items() <= card.items() for card in cards] == [True, True]
+
+
+def test_in_an_ipv4_cluster_ec2s_default_interface_is_enough() -> None:
+    assert launch_template.network_interfaces(EC2NodeClassSpec(), ["sg-1"], efa_count=0) == []
 
 
 def test_no_ip_prefixes_are_as_if_nothing_was_said() -> None:
