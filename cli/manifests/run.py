@@ -9,7 +9,7 @@ from cli.cluster import regions
 from cli.errors import UsageError
 from cli.file_contents import read_bytes
 from infra import function_sizes
-from infra.cluster.kubernetes import cluster_manifests, webhook_configuration
+from infra.cluster.kubernetes import cluster_manifests, flow_schemas, webhook_configuration
 from infra.options import formats, stack_options
 from shared.base.struct import Struct
 
@@ -49,7 +49,11 @@ def text(
         function_sizes.RELAY: not relay.image_uri and not webhook,
     }
     functions = [name for name in function_sizes.ALL if optional.get(name, True)]
-    objects = [*cluster_manifests.kinds(), *cluster_manifests.access(functions, node_groups=node_groups)]
+    objects = [
+        *cluster_manifests.kinds(),
+        *cluster_manifests.access(functions, node_groups=node_groups),
+        *flow_schemas.flow_schemas(functions, relay_pod=bool(relay.image_uri)),
+    ]
     if relay.image_uri:
         objects += cluster_manifests.relay(
             cluster=cluster,

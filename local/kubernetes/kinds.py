@@ -133,6 +133,10 @@ PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
     namespaced=False, short_names=("pc",), tracks_generation=True,
 )  # fmt: skip
+FLOW_SCHEMAS = Kind(
+    "flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema",
+    namespaced=False, subresources=_STATUS, tracks_generation=True,
+)  # fmt: skip
 RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 _RBAC = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -149,7 +153,7 @@ BUILT_IN: tuple[Kind, ...] = (
     PERSISTENT_VOLUME_CLAIMS, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, STATEFUL_SETS, CONTROLLER_REVISIONS, JOBS,
     CRON_JOBS, STORAGE_CLASSES, CSI_NODES, CSI_DRIVERS, DEVICE_CLASSES, RESOURCE_SLICES, VOLUME_ATTACHMENTS,
     POD_DISRUPTION_BUDGETS, LEASES,
-    CUSTOM_RESOURCE_DEFINITIONS, PRIORITY_CLASSES, RUNTIME_CLASSES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES,
-    ROLE_BINDINGS, NETWORK_POLICIES, VALIDATING_WEBHOOK_CONFIGURATIONS,
+    CUSTOM_RESOURCE_DEFINITIONS, PRIORITY_CLASSES, FLOW_SCHEMAS, RUNTIME_CLASSES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS,
+    ROLES, ROLE_BINDINGS, NETWORK_POLICIES, VALIDATING_WEBHOOK_CONFIGURATIONS,
 )  # fmt: skip
 """All built-in kinds, core group first, in the order of discovery."""

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aws_cdk import lambda_layer_kubectl_v34
 
-from infra import assembly
-from infra.cluster.kubernetes import cluster_manifests
+from infra import assembly, function_sizes
+from infra.cluster.kubernetes import cluster_manifests, flow_schemas
 from local.kubernetes.apiserver.auth import User
 from local.kubernetes.apiserver.rbac import Rbac
 from local.kubernetes.apiserver.server import Server
@@ -57,7 +57,10 @@ def depends(resources: Resources, resource: dict[str, Any]) -> set[str]:
 
 def test_the_stack_applies_the_same_objects_as_tenon_manifests(applying: Resources) -> None:
     applied = [obj for name in ("Kinds", "Access", "Relay") for obj in manifest(applying, name)[1]]
-    assert applied == cluster_manifests.everything(cluster="demo", region="us-east-1", image=IMAGE)
+    functions = [name for name in function_sizes.FUNCTIONS if name != function_sizes.RELAY]
+    flows = flow_schemas.flow_schemas(functions, relay_pod=True)
+    everything = [*cluster_manifests.everything(cluster="demo", region="us-east-1", image=IMAGE), *flows]
+    assert sorted(applied, key=str) == sorted(everything, key=str)
 
 
 def test_definitions_are_applied_before_rbac_and_rbac_before_the_relay(applying: Resources) -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from infra import function_sizes
-from infra.cluster.kubernetes import cluster_manifests
+from infra.cluster.kubernetes import cluster_manifests, flow_schemas
 from relay.main import RelaySettings
 from shared.base import settings
 from shared.cluster import lease
@@ -148,3 +148,25 @@ def test_rbac_only_names_existing_kinds() -> None:
         for rule in obj.get("rules", []):
             if rule["apiGroups"][0].startswith("karpenter."):
                 assert {(rule["apiGroups"][0], r.partition("/")[0]) for r in rule["resources"]} <= known
+
+
+def test_requests_of_functions_have_a_priority_level_of_their_own() -> None:
+    leases, requests = flow_schemas.flow_schemas(function_sizes.FUNCTIONS, relay_pod=True)
+    assert leases["spec"]["matchingPrecedence"] < requests["spec"]["matchingPrecedence"] < 9000
+    assert leases["spec"]["priorityLevelConfiguration"]["name"] == "leader-election"
+    assert requests["spec"]["priorityLevelConfiguration"]["name"] == "workload-high"
+    (rule,) = leases["spec"]["rules"]
+    assert rule["subjects"] == requests["spec"]["rules"][0]["subjects"]
+    assert rule["resourceRules"][0]["resources"] == ["leases"]
+    groups = {subject["group"]["name"] for subject in rule["subjects"] if subject["kind"] == "Group"}
+    assert groups == {
+        obj["subjects"][0]["name"] for obj in cluster_manifests.access() if obj["kind"] == "ClusterRoleBinding"
+    }
+    assert rule["subjects"][-1] == {
+        "kind": "ServiceAccount",
+        "serviceAccount": {"namespace": "tenon", "name": "tenon-relay"},
+    }
+
+
+def test_shadow_mode_has_no_priority() -> None:
+    assert flow_schemas.flow_schemas(function_sizes.SHADOW_MODE) == []

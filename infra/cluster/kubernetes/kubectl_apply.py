@@ -23,7 +23,7 @@ from constructs import Construct, IConstruct
 from infra import installation
 from infra.cluster import permissions
 from infra.cluster.functions import into_vpc
-from infra.cluster.kubernetes import cluster_manifests, deployment_access
+from infra.cluster.kubernetes import cluster_manifests, deployment_access, flow_schemas
 from infra.cluster.kubernetes.deployment_function import DeploymentFunction
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class KubectlApply(Construct):
             self, "Reached", cluster_name=options.cluster, kubectl_provider=self.provider, prune=False
         )
         self.kinds_check = self._kinds(options) if options.kinds else None
-        self._apply("Access", cluster_manifests.access_of(options))
+        flows = flow_schemas.of_deployment(options)
+        self._apply("Access", [*cluster_manifests.access_of(options), *flows])
         if access.relay is not None:
             self._apply("Relay", self._relay(options, access.relay))
         self.webhook_access: eks.KubernetesManifest | None = None
