@@ -104,6 +104,22 @@ class PermissionScope(ReadScope, kw_only=True):
         return {"StringEquals": {f"aws:ResourceTag/{self._cluster_tag}": "owned"}}
 
 
+def of_source(source: str, detail_types: str = "") -> dict[str, Any]:
+    """Condition: every event of the call has this source, and a type like ``detail_types`` if that is given.
+
+    Both keys have several values by the service authorization reference, so they need a set operator; an operator
+    without one may not match them. ForAllValues also holds where a key is missing, which Null refuses for the source.
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-event-bus-example-policy-cross-account-custom-bus-source.html
+    """
+    condition: dict[str, Any] = {
+        "ForAllValues:StringEquals": {"events:source": source},
+        "Null": {"events:source": "false"},
+    }
+    if detail_types:
+        condition["ForAllValues:StringLike"] = {"events:detail-type": detail_types}
+    return condition
+
+
 def allow(
     sid: str, actions: Iterable[str], resources: Iterable[str], conditions: dict[str, Any] | None = None
 ) -> iam.PolicyStatement:

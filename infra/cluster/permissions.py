@@ -14,7 +14,7 @@ from aws_cdk import aws_iam as iam
 
 from infra import function_sizes
 from infra.cluster.node_group_permissions import scale_node_groups
-from infra.cluster.permission_scope import allow, any_resource
+from infra.cluster.permission_scope import allow, any_resource, of_source
 from shared.api import labels
 from shared.base import hints
 
@@ -285,11 +285,10 @@ def _optional(setting: str, function: str, on: PermissionScope) -> list[iam.Poli
 def _publish(function: str, on: PermissionScope) -> iam.PolicyStatement:
     """Hints to other functions; of node groups only notifications."""
     source = hints.RELAY if function == function_sizes.RELAY else hints.FUNCTIONS
-    own = {"StringEquals": {"events:source": source}}
+    bus = [on.bus.event_bus_arn]
     if function == function_sizes.NODE_GROUPS:
-        own["StringLike"] = {"events:detail-type": "Node Group *"}
-        return allow("PublishNotifications", ["events:PutEvents"], [on.bus.event_bus_arn], own)
-    return allow("PutHints", ["events:PutEvents"], [on.bus.event_bus_arn], own)
+        return allow("PublishNotifications", ["events:PutEvents"], bus, of_source(source, "Node Group *"))
+    return allow("PutHints", ["events:PutEvents"], bus, of_source(source))
 
 
 _SENDS = {

@@ -36,7 +36,10 @@ def requests(service: str, operation: str, params: Params, at: CallContext, *, s
     ]
 
 
-_FLEET = ("ec2:CreateFleet", "ec2:RunInstances")  # an instant fleet runs instances in its caller's name
+_OF_FLEET = ("instance", "volume")
+"""The created resources that CreateFleet itself asks for; of what only the template names, RunInstances alone asks
+(service authorization reference, CreateFleet)."""
+_SPOT_REQUEST = "spot-instances-request"
 _EC2_READS = (
     "AvailabilityZones", "CapacityReservations", "Images", "InstanceStatus", "InstanceTypeOfferings", "InstanceTypes",
     "Instances", "LaunchTemplates", "LaunchTemplateVersions", "PlacementGroups", "ReservedInstances", "SecurityGroups",
@@ -77,7 +80,7 @@ def _tags_by_type(specifications: Sequence[Mapping[str, Any]]) -> dict[str, dict
 def _create_fleet(params: Params, at: CallContext) -> Iterator[Permission]:
     spot = params.get("TargetCapacitySpecification", {}).get("DefaultTargetCapacityType") == "spot"
     request_tags = _tags_by_type(params.get("TagSpecifications", ()))
-    yield _FLEET[0], at.arn("ec2", "fleet/*"), _request_tags(request_tags.get("fleet", {}))
+    yield "ec2:CreateFleet", at.arn("ec2", "fleet/*"), _request_tags(request_tags.get("fleet", {}))
     if "fleet" in request_tags:
         yield _tag_on_create("CreateFleet", "fleet", request_tags["fleet"], at)
     for config in params.get("LaunchTemplateConfigs", ()):
@@ -97,14 +100,20 @@ def _launch(
     template_tags = _tags_by_type(data.get("TagSpecifications") or ())
     created = {
         type_: {**template_tags.get(type_, {}), **request_tags.get(type_, {})}
-        for type_ in ("instance", "volume", "network-interface", *(["spot-instances-request"] if spot else []))
+        for type_ in ("instance", "volume", "network-interface", *([_SPOT_REQUEST] if spot else []))
     }
-    for action in _FLEET:
+    asked = {
+        "ec2:CreateFleet": (used, _OF_FLEET),
+        # An instant fleet runs instances in its caller's name.
+        "ec2:RunInstances": (used | set(_used_resources(data, at)), created),
+    }
+    for action, (resources, types) in asked.items():
         yield action, at.arn("ec2", f"launch-template/{id_}"), _resource_tags(at.resources.tags(id_))
-        for resource in sorted(used | set(_used_resources(data, at))):
+        for resource in sorted(resources):
             yield action, resource, dict(template)
-        for type_, tags in created.items():
-            yield action, at.arn("ec2", f"{type_}/*"), {**template, **_request_tags(tags)}
+        for type_ in types:
+            own = template if type_ != _SPOT_REQUEST else {}  # of spot requests, IAM doesn't know the template
+            yield action, at.arn("ec2", f"{type_}/*"), {**own, **_request_tags(created[type_])}
     for type_, tags in created.items():
         if tags:
             yield _tag_on_create("RunInstances", type_, tags, at)

@@ -155,6 +155,8 @@ _OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "Bool": lambda value, expected: value.lower() == expected.lower(),
     "NumericLessThan": lambda value, expected: float(value) < float(expected),
 }
+_MULTIVALUED = frozenset({"aws:tagkeys", "dynamodb:leadingkeys", "events:detail-type", "events:source"})
+"""The keys, in lower case, that have several values by the service authorization reference (type ArrayOfString)."""
 _NEGATED = {"StringNotEquals": _equals, "StringNotLike": _is_like, "ArnNotLike": _is_like, "ArnNotEquals": _is_like}
 
 
@@ -173,6 +175,8 @@ def _condition_holds(operator: str, key: str, expected: Sequence[str], context: 
     test = _NEGATED.get(name) or _OPERATORS.get(name)
     if test is None or quantifier not in {"", "ForAllValues", "ForAnyValue"}:
         raise PolicyError(f"{operator}: this condition is not supported here")
+    if key.lower() in _MULTIVALUED and not quantifier:
+        return False  # whether IAM matches one of the values is not documented
     if present is None:
         return optional or (negated and not quantifier) or quantifier == "ForAllValues"
     results = [any(test(value, pattern) for pattern in expected) != negated for value in present]

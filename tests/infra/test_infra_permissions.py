@@ -156,7 +156,8 @@ def test_nobody_can_put_hints_with_anothers_source(
         for statement in policy["PolicyDocument"]["Statement"]
         if statement["Action"] == "events:PutEvents"
     ]
-    assert [statement["Condition"] for statement in putting] == [{"StringEquals": {"events:source": source}}]
+    (condition,) = (statement["Condition"] for statement in putting)
+    assert condition == {"ForAllValues:StringEquals": {"events:source": source}, "Null": {"events:source": "false"}}
 
 
 def policies(template: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from constructs import Construct
 
 from infra import function_sizes
 from infra.cluster.kubernetes import cluster_manifests
+from infra.cluster.permission_scope import of_source
 from shared.base import hints
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class ClusterAccess(Construct):
                 sid="PutHints",
                 actions=["events:PutEvents"],
                 resources=[bus.event_bus_arn],
-                conditions={"StringEquals": {"events:source": hints.RELAY}},
+                conditions=of_source(hints.RELAY),
             )
         )
         if not oidc_provider:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -71,18 +72,13 @@ def auto_scaling_group(name: str, cluster: str, *, image: str, subnet: str) -> N
     )
 
 
-@pytest.fixture(scope="module")
-def targets() -> Iterator[Targets]:
+@contextlib.contextmanager
+def account(**context: str) -> Iterator[Targets]:
+    """An account with the stack of these options."""
     clock = Clock(datetime(2026, 11, 21, 12, tzinfo=UTC))
     with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
         account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
-        context = {
-            "bundle": "source",
-            "clusterSide": "printed",
-            "bufferQueues": "orders",
-            "bufferAlarms": "latency",
-            "nodeGroups": "on",
-        }
+        context = {"bundle": "source", "clusterSide": "printed", **context}
         cloud.deploy(assembly.cached(cluster=CLUSTER, root=assembly.CHECKOUT, context=context))
         ec2, iam, s3 = boto3.client("ec2"), boto3.client("iam"), boto3.client("s3")
         trust = '{"Version": "2012-10-17", "Statement": []}'
@@ -135,3 +131,9 @@ def targets() -> Iterator[Targets]:
             bare_template=template("bare", OWNED, nodes_profile, tagging=False),
             administrators_template=template("administrators", OWNED, "administrators"),
         )
+
+
+@pytest.fixture(scope="module")
+def targets() -> Iterator[Targets]:
+    with account(bufferQueues="orders", bufferAlarms="latency", nodeGroups="on") as made:
+        yield made

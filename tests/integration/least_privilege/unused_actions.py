@@ -115,6 +115,18 @@ UNUSED_ACTIONS: tuple[IAMRequest, ...] = (
         resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
         context={"events:source": ["tenon.relay"]},
     ),
+    *(
+        IAMRequest(
+            action="events:PutEvents",
+            resource=_is("arn:aws:events:us-east-1:123456789012:event-bus/tenon-demo"),
+            context=context,
+        )
+        for own in ("tenon.functions", "tenon.relay")
+        for context in (
+            {"events:detail-type": ["Node Group Scaled Down"]},
+            {"events:source": [own, "aws.ec2"], "events:detail-type": ["Node Group Scaled Down"]},
+        )
+    ),
     IAMRequest(action="s3:DeleteBucket", resource=lambda targets: f"arn:aws:s3:::{targets.bucket}"),
     IAMRequest(action="ssm:DeleteParameter", resource=_is("arn:aws:ssm:us-east-1::parameter/aws/service/eks/x")),
     IAMRequest(action="logs:PutLogEvents", resource=_is(_LOGS.format("others"))),
