@@ -92,6 +92,7 @@ EVENTS = {
     "LaunchFailed": "NodeClaim: EC2 refused the launch without an error code.",
     "LaunchTimeout": "NodeClaim: not launched within 5 minutes; it is deleted and its pods are scheduled again.",
     "LaunchUnconfirmed": "NodeClaim: its instance may exist though EC2 does not show it yet; no other is launched.",
+    "LeaseImplausible": "Lease: it was renewed in the future or for too long, by whom; it was acquired all the same.",
     "LifecycleAction": "Node of a node group: Auto Scaling ends its instance, and waits for the drain.",
     "MaxNodesTotalReached": "Node group: it can't grow as planned, because `max-nodes-total` is reached.",
     "NoCompatibleInstanceTypes": "NodeClaim: no instance type meets what it requires.",

@@ -16,7 +16,7 @@ import msgspec
 
 from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
-from shared.cluster.lease import NAMESPACE, RELAY_LEASE, LeaseObject, micro_time
+from shared.cluster.lease import NAMESPACE, RELAY_LEASE, LeaseObject, is_recent, micro_time
 from shared.cluster.resources import LEASES
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ SUCCESSOR = "tenon.sh/relay-successor"
 OBSERVED = "tenon.sh/relay-observed"
 RENEW_INTERVAL = timedelta(seconds=5)
 DURATION = timedelta(seconds=20)
-"""A holder or successor that hasn't renewed for this time is dead."""
+"""A holder or successor that hasn't renewed for this time is dead; so is one that is further ahead than that."""
 
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Successor(WireStruct, kw_only=True):
 
     def is_alive(self, now: datetime) -> bool:
         """Whether it has renewed its annotation."""
-        return now < self.renewed + DURATION
+        return is_recent(self.renewed, now=now, within=DURATION)
 
 
 class State(WireStruct, kw_only=True):
@@ -65,7 +65,7 @@ class State(WireStruct, kw_only=True):
 
     def is_held(self, now: datetime) -> bool:
         """Whether an invocation holds it and has renewed it."""
-        return bool(self.holder) and self.renewed is not None and now < self.renewed + DURATION
+        return bool(self.holder) and self.renewed is not None and is_recent(self.renewed, now=now, within=DURATION)
 
     def has_successor(self, now: datetime) -> bool:
         """Whether an invocation waits for it."""

@@ -93,7 +93,7 @@ class Tenure:
             if now - state.renewed <= _FRESH:
                 break
             self._pause()
-        if state.ends is None or now < state.ends - HANDOVER_WINDOW or state.has_successor(now):
+        if state.ends is None or now + HANDOVER_WINDOW < state.ends or state.has_successor(now):
             return "held"
         if not self._lease.succeed(state, observed=None):
             return "held"

@@ -14,7 +14,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.cluster.errors import NotFoundError
-from shared.cluster.lease import LeaseObject
+from shared.cluster.lease import LeaseObject, is_recent
 from shared.cluster.resources import LEASES
 from shared.node_groups.services import group_services
 from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
@@ -46,7 +46,7 @@ def scaled_instances(client: Client, cluster: str, *, now: datetime) -> frozense
         lease = msgspec.json.decode(client.get(LEASES.path(LEASE, namespace=NAMESPACE)), type=LeaseObject)
     except NotFoundError:
         return frozenset()
-    if lease.spec.renew_time is None or now - lease.spec.renew_time > _RUNNING:
+    if lease.spec.renew_time is None or not is_recent(lease.spec.renew_time, now=now, within=_RUNNING):
         return frozenset()
     groups = group_services().groups(cluster, now=now)
     growing = (group for group in groups if group.maximum > group.minimum)

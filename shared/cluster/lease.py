@@ -5,8 +5,9 @@ everything anyway are run by :func:`run_exclusively`: whoever finds the lease he
 
 Every write of the Lease names the resourceVersion that was read, so only one of two concurrent writers acquires it.
 After a crash the Lease expires after ``duration``. Expiry is computed from ``renewTime`` and the local clock (Lambda
-synchronises clocks). Before a decision is written, :meth:`Lease.check` renews the Lease, which fails if another holder
-has acquired it.
+synchronises clocks), and bounded by :func:`expiry`: a Lease that no function can have written so (renewed in the
+future, or for years) holds up nobody. Before a decision is written, :meth:`Lease.check` renews the Lease, which fails
+if another holder has acquired it; so it is safe to acquire one too early.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.meta import ApiStruct, ObjectMeta
+from shared.api.meta import ApiStruct, ObjectMeta, namespaced_ref
 from shared.cluster.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
+from shared.cluster.events import recorder
 from shared.cluster.resources import LEASES
 
 if TYPE_CHECKING:
@@ -283,10 +285,12 @@ def _acquire(
         except AlreadyExistsError as error:
             raise LeaseRaceError(moment + duration) from error
     else:
-        end = expiry(existing.spec)
+        end = expiry(existing.spec, now=moment, longest=duration)
         current = existing.spec.holder_identity or ""
         if current and current != holder and end > moment:
             raise LeaseHeldError(current, end)
+        if current and current != holder:
+            _report_implausible(client, existing, now=moment, longest=duration)
         transitions = (existing.spec.lease_transitions or 0) + (current != holder)
         try:
             stored = client.patch(
@@ -302,16 +306,44 @@ def _acquire(
     return Lease(client, held, holder=holder, now=now, duration=duration, renewed=moment)
 
 
+def _report_implausible(client: Client, lease: LeaseObject, *, now: datetime, longest: timedelta) -> None:
+    """Say who held a lease that hasn't expired by its own fields, which say more than a function writes."""
+    spec = lease.spec
+    seconds = spec.lease_duration_seconds or 0
+    if spec.renew_time is None or now - spec.renew_time >= timedelta(seconds=seconds):
+        return
+    message = (
+        f'its holder "{spec.holder_identity}" says that it renewed it at {spec.renew_time.isoformat()} for {seconds} '
+        f"s, but no function holds it for more than {longest.total_seconds():.0f} s: it was acquired all the same"
+    )
+    _log.warning("Lease %s: %s", lease.metadata.name, message)
+    ref = namespaced_ref(LEASES.api_version, LEASES.kind, lease.metadata)
+    recorder(client).record(ref, "Warning", "LeaseImplausible", message)
+
+
 def lease_name(cluster: str) -> str:
     """The Lease's name; EKS allows capitals and underscores in a cluster's name, Kubernetes doesn't."""
     return f"tenon-{cluster.lower().replace('_', '-')}"
 
 
-def expiry(spec: LeaseSpec) -> datetime:
-    """When a lease expires; one that was never renewed has expired."""
-    if spec.renew_time is None:
+def expiry(spec: LeaseSpec, *, now: datetime, longest: timedelta) -> datetime:
+    """When a lease expires; one that was never renewed has expired.
+
+    Its holder may have died with a clock that was wrong, or another program may have written it. So a renewal more than
+    ``longest`` after ``now`` counts for nothing, and a duration for at most ``longest``: it is at most twice that away.
+    """
+    if spec.renew_time is None or not is_recent(spec.renew_time, now=now, within=longest):
         return datetime.min.replace(tzinfo=UTC)
-    return spec.renew_time + timedelta(seconds=spec.lease_duration_seconds or 0)
+    return spec.renew_time + timedelta(seconds=min(spec.lease_duration_seconds or 0, longest.total_seconds()))
+
+
+def is_recent(renewed: datetime, *, now: datetime, within: timedelta, ahead: timedelta | None = None) -> bool:
+    """Whether a lease was renewed less than ``within`` ago.
+
+    A renewal in the future is recent up to ``ahead`` (the same, if not given), for clocks that differ. A later one
+    isn't, because nobody could tell when its holder died.
+    """
+    return -(within if ahead is None else ahead) < now - renewed < within
 
 
 def micro_time(moment: datetime) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from shared.api.meta import ObjectMeta
 from shared.base.struct import WireStruct
 from shared.cluster.errors import NotFoundError
-from shared.cluster.lease import LeaseObject
+from shared.cluster.lease import LeaseObject, is_recent
 from shared.cluster.resources import CONFIG_MAPS, LEASES
 from shared.node_groups import options
 
@@ -25,6 +25,8 @@ CLUSTER_AUTOSCALER = "cluster-autoscaler"
 """The Lease by which Cluster Autoscaler elects its leader, in the same namespace."""
 _ALIVE = timedelta(seconds=60)
 """Cluster Autoscaler renews its Lease every two seconds."""
+_CLOCK_SKEW = timedelta(minutes=10)
+"""How far its node's clock may be ahead: a later renewal would stop node groups as long."""
 
 
 class StoredConfigMap(WireStruct):
@@ -65,7 +67,7 @@ def cluster_autoscaler_runs(client: Client, *, now: datetime) -> bool:
         ApiError: the API server can't be read.
     """
     renewed = lease_renewal(client)
-    return renewed is not None and now - renewed < _ALIVE
+    return renewed is not None and is_recent(renewed, now=now, within=_ALIVE, ahead=_CLOCK_SKEW)
 
 
 def lease_renewal(client: Client) -> datetime | None:

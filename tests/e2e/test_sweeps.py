@@ -63,6 +63,21 @@ def test_a_sweep_of_disruption_begins_at_once_and_without_a_message_while_the_le
     assert not [line for i in swept for line in i.logs if line["message"] == "Waiting for the lease"]
 
 
+@pytest.mark.parametrize("forged", [{"renewTime": "2126-11-21T00:00:00.000000Z"}, {"leaseDurationSeconds": 2**31 - 1}])
+def test_leases_that_are_held_for_years_stop_nothing_for_more_than_two_minutes(
+    world: World, forged: dict[str, object]
+) -> None:
+    start(world)
+    spec = {"holderIdentity": "mallory", "renewTime": micro_time(world.clock.now()), **forged}
+    for name in (LEASE, f"{LEASE}-lifecycle", "tenon-relay"):
+        if world.store.get(kinds.LEASES, name, namespace="kube-system"):
+            world.store.patch(kinds.LEASES, name, {"spec": spec}, namespace="kube-system")
+    world.scale("default", "web", 3)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=4))
+    reasons = [e["reason"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["kind"] == "Lease"]
+    assert "LeaseImplausible" in reasons
+
+
 def test_a_sweep_that_meets_the_lease_held_is_retried_within_seconds(world: World) -> None:
     start(world)
     before = len(decisions(world))

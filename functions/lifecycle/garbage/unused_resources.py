@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from shared.api import labels as names
 from shared.base.struct import Struct
 from shared.cluster import listing, resources, writes
-from shared.cluster.lease import LeaseObject
+from shared.cluster.lease import LeaseObject, is_recent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ def unused_launch_templates(
 def leases_without_node(
     leases: Iterable[LeaseObject], nodes: Iterable[Node], *, now: datetime
 ) -> tuple[LeaseObject, ...]:
-    """Node leases without an owner and a node that were not renewed for an hour.
+    """Node leases without an owner and a node that were not renewed for an hour, or that say they will be.
 
     A lease with an owner reference is deleted with its owner by Kubernetes' garbage collector.
     """
@@ -74,7 +74,9 @@ def leases_without_node(
         for lease in leases
         if not lease.metadata.owner_references
         and lease.metadata.name not in node_names
-        and now - (lease.spec.renew_time or lease.metadata.creation_timestamp or now) >= UNUSED_AFTER
+        and not is_recent(
+            lease.spec.renew_time or lease.metadata.creation_timestamp or now, now=now, within=UNUSED_AFTER
+        )
     )
 
 

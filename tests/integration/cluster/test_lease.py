@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.kubernetes.apiserver.http import Response
+from shared.base import runtime
 from shared.cluster import resources
 from shared.cluster.cluster_pause import write_annotations
 from shared.cluster.errors import UnavailableError
@@ -135,6 +136,34 @@ def test_check_renews_the_lease(client: Client, clock: Clock) -> None:
             clock.time += DURATION / 2
             lease.check()
         assert lease.until == clock.time + DURATION
+
+
+IMPLAUSIBLE = [
+    pytest.param({"renewTime": "2126-11-21T00:00:00.000000Z"}, id="renewed in a hundred years"),
+    pytest.param({"renewTime": "9999-12-31T23:59:59.000000Z"}, id="renewed at the end of time"),
+    pytest.param({"leaseDurationSeconds": 2**31 - 1}, id="for 68 years"),
+]
+
+
+@pytest.mark.parametrize("forged", IMPLAUSIBLE)
+@pytest.mark.parametrize("name", ["tenon-demo", "tenon-demo-lifecycle"])
+def test_a_lease_that_no_function_writes_so_holds_up_nobody_and_an_event_names_its_holder(
+    client: Client, clock: Clock, runs: Runs, forged: dict[str, object], name: str
+) -> None:
+    with hold(client, cluster=name.removeprefix("tenon-"), holder="provisioner/1", now=clock.now):
+        path = resources.LEASES.path(name, namespace="kube-system")
+        client.patch(path, {"spec": {"holderIdentity": "mallory", **forged}})
+    clock.time += 2 * DURATION
+    with runtime.using(runtime.Runtime(environ={}, now=clock.now, cache={})):
+        if name == "tenon-demo":
+            with hold(client, cluster="demo", holder="b", now=clock.now) as lease:
+                lease.check()
+        else:
+            assert runs.run("b")
+    (event,) = json.loads(client.get(resources.EVENTS.path(namespace="kube-system")))["items"]
+    assert event["reason"] == "LeaseImplausible"
+    assert 'its holder "mallory" says that it renewed it at' in event["message"]
+    assert event["involvedObject"]["name"] == name
 
 
 def test_an_error_in_the_body_releases_the_lease(client: Client, clock: Clock) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from shared.api.meta import ObjectRef
 from shared.cluster.events import event_name
@@ -32,8 +35,24 @@ def test_a_long_object_name_gives_a_valid_event_name() -> None:
 
 def test_a_lease_expires_unless_renewed() -> None:
     renewed = datetime(2026, 11, 21, tzinfo=UTC)
-    assert expiry(LeaseSpec(renew_time=renewed, lease_duration_seconds=60)) == renewed + timedelta(seconds=60)
-    assert expiry(LeaseSpec(holder_identity="x")) < renewed
+    minute = timedelta(seconds=60)
+    spec = LeaseSpec(renew_time=renewed, lease_duration_seconds=60)
+    assert expiry(spec, now=renewed, longest=minute) == renewed + minute
+    assert expiry(LeaseSpec(holder_identity="x"), now=renewed, longest=minute) < renewed
+
+
+@given(
+    renewed=st.datetimes(timezones=st.timezones() | st.just(timezone(timedelta(hours=-14)))) | st.none(),
+    seconds=st.integers(min_value=-(2**31), max_value=2**31 - 1) | st.none(),
+)
+@example(renewed=datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-14))), seconds=2**31 - 1)
+@example(renewed=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), seconds=-(2**31))
+@example(renewed=datetime(2026, 11, 21, 0, 0, 59, tzinfo=UTC), seconds=2**31 - 1)
+def test_no_lease_is_held_for_longer_than_two_of_its_durations(renewed: datetime | None, seconds: int | None) -> None:
+    now, longest = datetime(2026, 11, 21, tzinfo=UTC), timedelta(seconds=60)
+    assert expiry(LeaseSpec(renew_time=renewed, lease_duration_seconds=seconds), now=now, longest=longest) <= (
+        now + 2 * longest
+    )
 
 
 def test_a_micro_time_always_has_six_digits() -> None:
