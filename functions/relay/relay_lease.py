@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from shared.api.meta import decode_annotation
 from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from shared.cluster.lease import NAMESPACE, RELAY_LEASE, LeaseObject, is_recent, micro_time
@@ -188,7 +189,7 @@ def _state(raw: bytes) -> State:
 def _decoded(text: str, kind: type[T]) -> T | None:
     """The value of an annotation in JSON; None without it, and if somebody has written something else."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        return decode_annotation(text, kind)
     except msgspec.DecodeError:
         return None
 

@@ -17,6 +17,7 @@ from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from email.message import EmailMessage
 
     from shared.cluster.connect import ClusterInfo
 
@@ -37,6 +38,8 @@ _ALLOWED = frozenset(
 )
 
 SHELL = 'text/x-shellscript; charset="us-ascii"'
+_UNREADABLE = (RecursionError, UnicodeError, LookupError, AttributeError, TypeError, AssertionError)
+"""What Python's email package raises for headers that nobody would write, such as a thousand open parentheses."""
 _MIME_START = ("mime-version:", "content-type: multipart")
 
 
@@ -145,7 +148,19 @@ def parse_mime(user_data: str) -> list[Part]:
     """
     import email.policy  # noqa: PLC0415 (few node classes have user data of their own)
 
-    message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
+    try:
+        message = email.message_from_string(user_data.lstrip(), policy=email.policy.default)
+        return _parts(message)
+    except _UNREADABLE as error:
+        raise UserDataError(f"spec.userData is not a valid MIME multi-part archive: {type(error).__name__}") from error
+
+
+def _parts(message: EmailMessage) -> list[Part]:
+    """The parts of an archive.
+
+    Raises:
+        UserDataError: it is not a valid archive.
+    """
     if not message.is_multipart():
         raise UserDataError(
             "spec.userData is not a valid MIME multi-part archive: it needs a Content-Type of multipart/mixed with a "

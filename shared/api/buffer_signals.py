@@ -40,7 +40,7 @@ LONGEST_RAISE = timedelta(hours=24)
 
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
 _MAX_ALARM_NAME = 255
-_POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+_POSITIVE = re.compile(r"0{0,9}[1-9][0-9]{0,8}")
 
 
 class Event(Struct):

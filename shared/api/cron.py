@@ -25,6 +25,9 @@ MACROS = {
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _SUNDAY = 7
+_MAX_LENGTH = 1000
+_SHOWN = 80
+_MAX_DIGITS = 9
 _LONGEST_MONTH = dict.fromkeys(range(1, 13), 31) | {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 _EARLIEST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
 """The calendar's first time in every zone: durations may be longer than it goes back."""
@@ -115,6 +118,8 @@ def parse_cron(text: str) -> Schedule:
     Raises:
         CronError: the text is not a schedule, or no date matches it.
     """
+    if len(text) > _MAX_LENGTH:
+        raise CronError(f'"{text[:_SHOWN]}…" is not a schedule: it has more than {_MAX_LENGTH} characters')
     stripped = text.strip()
     if stripped.startswith("@") and stripped not in MACROS:
         raise CronError(f'"{text}" is not a schedule; allowed macros are {", ".join(MACROS)}')
@@ -181,7 +186,7 @@ def _value(word: str, text: str, field: _Field) -> int:
 
 
 def _number(word: str, text: str, field: _Field) -> int:
-    if not (word.isascii() and word.isdigit()):
+    if not (word.isascii() and word.isdigit() and len(word) <= _MAX_DIGITS):
         raise CronError(f'"{text}" is not a schedule: {_allowed(word, field)}')
     return int(word)
 

@@ -48,6 +48,7 @@ _TYPE_NAMES = {
     "datetime": "a time such as 2026-01-31T12:00:00Z",
 }
 _MAX_SHOWN_LENGTH = 80
+_TOO_DEEP = "the object is not allowed: its lists and maps are nested too deeply"
 
 
 class DecodeError(ValueError):
@@ -74,13 +75,16 @@ def decode(raw: Raw, kind: type[T]) -> T:
     """
     try:
         return msgspec.convert(raw, kind) if isinstance(raw, dict) else msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        # The slow path of the few: nulls count as absent, and the error needs the value at its path.
-        value = _without_nulls(parse(raw))
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        pass  # The slow path of the few: nulls count as absent, and the error needs the value at its path.
+    value = parse(raw)
     try:
+        value = _without_nulls(value)
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise DecodeError(_problem(str(error), value)) from error
+    except RecursionError as error:
+        raise DecodeError(_TOO_DEEP) from error
 
 
 def parse(raw: Raw) -> Json:
@@ -93,8 +97,10 @@ def parse(raw: Raw) -> Json:
         return raw
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise DecodeError(f"the object is not JSON: {error}") from error
+    except RecursionError as error:
+        raise DecodeError(_TOO_DEEP) from error
 
 
 def _without_nulls(value: Json) -> Json:

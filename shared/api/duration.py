@@ -10,6 +10,8 @@ import re
 from datetime import timedelta
 
 NEVER = "Never"
+_MAX_LENGTH = 100
+"""Of longer texts no regular expression is tried: that takes time by the square of the length."""
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECONDS = {
@@ -42,6 +44,8 @@ def parse_duration(text: str) -> timedelta | None:
         return None
     if text == "0":
         return timedelta()
+    if len(text) > _MAX_LENGTH:
+        raise DurationError(f'"{text[:_MAX_LENGTH]}…" is too long a text for a duration')
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise DurationError(f'"{text}" is not a duration (such as 30s, 10m, 1h30m or {NEVER})')

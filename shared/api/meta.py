@@ -6,18 +6,19 @@ objects are patched and never replaced.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, NewType, dataclass_transform
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, NewType, TypeVar, dataclass_transform
 
 import msgspec
 
-from shared.base.struct import WireStruct, with_fields
+from shared.base.struct import WireStruct, decode_json, with_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from shared.api.json_types import Json
 
+T = TypeVar("T")
 EventReason = NewType("EventReason", str)
 """Marks the reason of an event that isn't a literal where the event is recorded, for the events reference."""
 
@@ -146,17 +147,57 @@ def timestamp(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+EARLIEST = datetime(1000, 1, 1, tzinfo=UTC)
+LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+"""Times beyond these count as these: at the calendar's ends, a minute more or another zone is an OverflowError."""
+_LONGEST = timedelta(days=100_000)
+
+
 def parse_timestamp(text: str) -> datetime | None:
     """The time of an annotation, in UTC; None for text that is no time, or has no time zone.
+
+    It is at least :data:`EARLIEST` and at most :data:`LATEST`.
 
     >>> parse_timestamp("2026-11-26T13:00:00+01:00"), parse_timestamp("2026-11-26T13:00:00"), parse_timestamp("")
     (datetime.datetime(2026, 11, 26, 12, 0, tzinfo=datetime.timezone.utc), None, None)
     """
     try:
         time = datetime.fromisoformat(text)
-        return time.astimezone(UTC) if time.tzinfo is not None else None
-    except (ValueError, OverflowError):  # the last or first day of all, in another time zone
+    except ValueError:
         return None
+    return min(max(time, EARLIEST), LATEST).astimezone(UTC) if time.tzinfo is not None else None
+
+
+def decode_annotation(text: str, kind: type[T]) -> T:
+    """The record in an annotation, which anybody who may change the object may have written.
+
+    Raises:
+        msgspec.DecodeError: it isn't one, has a time without a zone, or before :data:`EARLIEST` or after
+            :data:`LATEST`, or a duration of centuries.
+    """
+    record = decode_json(text, kind)
+    for time in _times(record):
+        if isinstance(time, timedelta):
+            plausible = abs(time) <= _LONGEST
+        else:
+            plausible = time.tzinfo is not None and EARLIEST <= time <= LATEST
+        if not plausible:
+            raise msgspec.DecodeError(f"{time} is no time of a record")
+    return record
+
+
+def _times(value: object) -> Iterator[datetime | timedelta]:
+    if isinstance(value, datetime | timedelta):
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from _times(getattr(value, field))
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _times(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _times(inner)
 
 
 def namespaced_key(metadata: ObjectMeta) -> str:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _WINDOW = re.compile(r"(?P<start>.+?) +(?:for +(?P<duration>\S+)|until +(?P<end>.+?))(?: +in +(?P<zone>\S+))?")
 EXAMPLES = '"0 9 * * mon-fri until 0 18 * * mon-fri in Asia/Seoul" or "0 9 * * * for 9h"'
 
+MAX_LENGTH = 1000
+"""Of longer texts no regular expression is tried: that takes time by the square of the length."""
+_SHOWN = 80
+
 
 class WindowError(ValueError):
     """A text is no window; the message names it and what is allowed."""
@@ -55,6 +59,8 @@ def parse_window(text: str) -> TimeWindow:
     Raises:
         WindowError: the text is no window.
     """
+    if len(text) > MAX_LENGTH:
+        raise WindowError(f'"{text[:_SHOWN]}…" is no window: it has more than {MAX_LENGTH} characters')
     match = _WINDOW.fullmatch(text)
     if match is None:
         raise WindowError(f'"{text}" is no window; allowed is {EXAMPLES}')

@@ -8,11 +8,11 @@ their state is read from the cluster and EC2. Messages that aren't hints are mal
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from shared.base.struct import Struct, WireStruct
+from shared.base.struct import Struct, WireStruct, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,7 +77,7 @@ class _Envelope(WireStruct, rename={"detail_type": "detail-type"}):
     source: str
     detail_type: str
     detail: _Detail
-    time: datetime | None = None
+    time: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class Hint(Struct, kw_only=True):
@@ -101,11 +101,8 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
         MalformedHintError: the message isn't an envelope, or is for another cluster.
     """
     try:
-        if isinstance(body, dict):
-            envelope = msgspec.convert(body, _Envelope)
-        else:
-            envelope = msgspec.json.decode(body, type=_Envelope)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        envelope = msgspec.convert(body, _Envelope) if isinstance(body, dict) else decode_json(body, _Envelope)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise MalformedHintError(f"invalid message: {error}") from error
     if envelope.source != SCHEDULE and envelope.detail.cluster != cluster:
         raise MalformedHintError(f'message for cluster "{envelope.detail.cluster}", expected "{cluster}"')

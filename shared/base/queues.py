@@ -30,6 +30,11 @@ and than fetching the catalog, so neither uses up a message's receives."""
 _EXPIRED_RECEIPT = frozenset({"InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid"})
 """SQS's codes for a receipt whose visibility timeout has passed. The first is not in its API reference
 (github.com/aws/aws-sdk-java/issues/1628)."""
+_MAX_REASON = 1000
+_MAX_BODY_BYTES = 240_000
+"""A queue takes 262,144 bytes of body and attributes together."""
+_ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+"""SQS allows #x9, #xA, #xD and what comes from #x20 on ("SendMessage", SQS API Reference)."""
 MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 
@@ -61,20 +66,28 @@ def parse_batch(
 def send_to_dead_letter_queue(
     sqs: SQSClient, dead_letter_queue_url: str, *, record: dict[str, Any], reason: str
 ) -> None:
-    """Send a message to the dead-letter queue, its body unchanged, with the reason as an attribute."""
+    """Send a message to the dead-letter queue, its body unchanged, with the reason as an attribute.
+
+    A body that leaves no room for the attributes is cut: a message that SQS refuses would fail its whole batch.
+    """
     attributes: dict[str, MessageAttributeValueTypeDef] = {
-        "reason": {"DataType": "String", "StringValue": reason},
+        "reason": {"DataType": "String", "StringValue": _attribute(reason)},
         "source": {"DataType": "String", "StringValue": record["eventSourceARN"]},
     }
     request: SendMessageRequestTypeDef = {
         "QueueUrl": dead_letter_queue_url,
-        "MessageBody": record["body"] or "(empty)",
+        "MessageBody": record["body"].encode()[:_MAX_BODY_BYTES].decode(errors="ignore") or "(empty)",
         "MessageAttributes": attributes,
     }
     if dead_letter_queue_url.endswith(".fifo"):
         request["MessageGroupId"] = "malformed"
         request["MessageDeduplicationId"] = record["messageId"]
     sqs.send_message(**request)
+
+
+def _attribute(text: str) -> str:
+    """The text as SQS accepts it in an attribute: short, and without control characters."""
+    return text[:_MAX_REASON].encode("ascii", "backslashreplace").decode().translate(_ESCAPED) or "unknown"
 
 
 def reject_malformed_event(

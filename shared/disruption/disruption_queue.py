@@ -16,7 +16,7 @@ import msgspec
 from shared.api import nodeclaim
 from shared.api.duration import format_duration
 from shared.api.labels import TERMINATION_GRACE_PERIOD
-from shared.api.meta import annotated, is_true, with_condition
+from shared.api.meta import annotated, decode_annotation, is_true, with_condition
 from shared.api.nodeclaim import is_rebooting
 from shared.base.struct import Struct, WireStruct, with_fields
 
@@ -64,7 +64,7 @@ class QueueStatus(Struct, kw_only=True):
 def queue_entry(claim: NodeClaim) -> QueueEntry | None:
     """The claim's queue entry; None where it has none, or none that can be parsed."""
     try:
-        return msgspec.json.decode(claim.metadata.annotations.get(QUEUE_ANNOTATION, ""), type=QueueEntry)
+        return decode_annotation(claim.metadata.annotations.get(QUEUE_ANNOTATION, ""), QueueEntry)
     except msgspec.DecodeError:
         return None
 

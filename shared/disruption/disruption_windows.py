@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shared.api.labels import DISRUPTION_WINDOWS
-from shared.api.time_windows import EXAMPLES, TimeWindow, WindowError, parse_window
+from shared.api.time_windows import EXAMPLES, MAX_LENGTH, TimeWindow, WindowError, parse_window
 from shared.base.struct import Struct
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, SURPLUS, UNDERUTILIZED
 
@@ -91,7 +91,7 @@ def problems(text: str) -> Iterator[str]:
 
 
 def _window(part: str) -> DisruptionWindow:
-    match = _REASONS.fullmatch(part)
+    match = _REASONS.fullmatch(part) if len(part) <= MAX_LENGTH else None
     window = parse_window(match["window"] if match is not None else part)
     reasons = [r for r in re.split(r"[,\s]+", match["reasons"]) if r] if match is not None else []
     for reason in reasons:

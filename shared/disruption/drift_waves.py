@@ -26,7 +26,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, format_duration, parse_duration
 from shared.api.hash import hash_of_nodes
-from shared.api.meta import condition, is_true
+from shared.api.meta import condition, decode_annotation, is_true
 from shared.api.nodepool import node_class_for
 from shared.base.plurals import plural
 from shared.base.struct import Struct, WireStruct, with_fields
@@ -56,6 +56,7 @@ _UNHEALTHY = {
 }
 """Conditions (type, status) of an unhealthy node: the kubelet's, and those of EKS' node monitoring agent."""
 _WAVES = re.compile(r"(?P<sizes>[^a-z]+?)(?:\s+healthy\s+for\s+(?P<healthy>\S+))?")
+_MAX_LENGTH = 500
 _SIZE = re.compile(r"(\d{1,6})(%?)")
 _PERCENT = 100
 _ALLOWED = 'allowed are counts and percentages, such as "1, 10%, 50%" or "1, 10%, 50% healthy for 10m"'
@@ -106,11 +107,11 @@ def parse_waves(text: str) -> Waves:
     Raises:
         WavesError: the value can't be used.
     """
-    match = _WAVES.fullmatch(text.strip())
+    match = _WAVES.fullmatch(text.strip()) if len(text) <= _MAX_LENGTH else None
     sizes = [_SIZE.fullmatch(size.strip()) for size in match["sizes"].split(",")] if match is not None else []
     given = tuple((int(size[1]), bool(size[2])) for size in sizes if size is not None)
     if match is None or len(given) < len(sizes) or not all(1 <= n <= (_PERCENT if p else n) for n, p in given):
-        raise WavesError(f'annotation {names.DRIFT_WAVES}: "{text}" is no list of waves; {_ALLOWED}')
+        raise WavesError(f'annotation {names.DRIFT_WAVES}: "{text[:_MAX_LENGTH]}" is no list of waves; {_ALLOWED}')
     try:
         healthy_for = parse_duration(match["healthy"]) if match["healthy"] else DEFAULT_HEALTHY_FOR
     except DurationError as error:
@@ -123,7 +124,7 @@ def parse_waves(text: str) -> Waves:
 def read_rollout(pool: NodePool) -> Rollout | None:
     """The rollout that the lifecycle function recorded; None without one, or if it can't be read."""
     try:
-        return msgspec.json.decode(pool.metadata.annotations.get(names.DRIFT_ROLLOUT, ""), type=Rollout)
+        return decode_annotation(pool.metadata.annotations.get(names.DRIFT_ROLLOUT, ""), Rollout)
     except msgspec.DecodeError:
         return None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.meta import ApiStruct
+from shared.api.meta import ApiStruct, decode_annotation
 from shared.base.plurals import plural
 from shared.base.struct import with_fields
 from shared.disruption.workloads import Load, Workload, pool_loads
@@ -114,8 +114,8 @@ def decode(text: str, *, now: datetime) -> LoadHistory:
         InvalidHistoryError: it isn't JSON of a record, or has impossible values.
     """
     try:
-        history = msgspec.json.decode(text, type=LoadHistory)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        history = decode_annotation(text, LoadHistory)
+    except msgspec.DecodeError as error:
         raise InvalidHistoryError(f"not a load history: {error}") from error
     if history.version != 1:
         raise InvalidHistoryError(f"version {history.version} is not 1")

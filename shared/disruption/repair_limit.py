@@ -24,13 +24,15 @@ REPAIR_LIMIT = "tenon.sh/repair-limit"
 repairs them."""
 DEFAULT_LIMIT = "20%"
 _PERCENT = 100
+_MAX_DIGITS = 9
 
 
 def read_limit(pool: NodePool) -> tuple[str, str]:
     """The NodePool's limit as a number or a percentage, and what is wrong with its annotation (empty: nothing)."""
     text = pool.metadata.annotations.get(REPAIR_LIMIT, DEFAULT_LIMIT).strip()
     number = text.removesuffix("%")
-    if number.isascii() and number.isdecimal() and (number == text or int(number) <= _PERCENT):
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MAX_DIGITS
+    if is_number and (number == text or int(number) <= _PERCENT):
         return text, ""
     problem = f'annotation {REPAIR_LIMIT} is "{text}"; allowed are a number of nodes (2) and a percentage (50%)'
     return DEFAULT_LIMIT, f"{problem}; the default {DEFAULT_LIMIT} holds"

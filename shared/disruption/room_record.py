@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.meta import decode_annotation
 from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
@@ -53,17 +54,12 @@ class RoomRecord(WireStruct, kw_only=True, omit_defaults=True):
         return with_fields(self, attempts=attempts)
 
 
-_decoder = msgspec.json.Decoder(RoomRecord)
-
-
 def room_record(annotations: Mapping[str, str]) -> RoomRecord:
     """The record in a node's annotations; an empty one if there is none or it can't be read."""
     try:
-        record = _decoder.decode(annotations.get(ANNOTATION, "{}"))
+        return decode_annotation(annotations.get(ANNOTATION, "{}"), RoomRecord)
     except msgspec.DecodeError:
         return RoomRecord()
-    times = [record.evicting_until, record.cordoned_since, *(at for times in record.attempts.values() for at in times)]
-    return record if all(at is None or at.tzinfo is not None for at in times) else RoomRecord()
 
 
 def encoded(record: RoomRecord) -> str | None:

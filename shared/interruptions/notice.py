@@ -6,10 +6,11 @@ Each event type has its own module with the same three names: ``SOURCE``, ``DETA
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from shared.api.meta import EARLIEST, LATEST
 from shared.base.struct import Struct
 
 
@@ -33,6 +34,7 @@ class Evidence(Enum):
     SPOT = "a spot instance"
     RESERVED = "an instance in a capacity reservation"
     NOT_RUNNING = "an instance that isn't running"
+    SCHEDULED = "an instance with a scheduled event"
     NONE = "nothing that could be verified"
 
 
@@ -97,21 +99,32 @@ def interruption_notice(
 
 
 def optional_time(detail: Detail, field: str, parse: Callable[[str], datetime]) -> datetime | None:
-    """A time in the detail; None if the field is missing. ``parse`` raises ValueError for an invalid time.
+    """A time in the detail, in UTC; None if the field is missing. ``parse`` raises ValueError for an invalid time.
 
     Raises:
-        MalformedEventError: the time is invalid or has no time zone.
+        MalformedEventError: the time is invalid, has no time zone, or is far from the present.
     """
     value = detail.get(field)
     if value is None:
         return None
     try:
         time = parse(str(value))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise MalformedEventError(f"detail.{field} is {value!r}, must be a time") from error
+    return checked_time(f"detail.{field}", time)
+
+
+def checked_time(field: str, time: datetime) -> datetime:
+    """The time in UTC.
+
+    Raises:
+        MalformedEventError: it has no time zone, or is so far from the present that nothing of AWS can have sent it.
+    """
     if time.tzinfo is None:
-        raise MalformedEventError(f"detail.{field} is {value!r}, must have a time zone")
-    return time
+        raise MalformedEventError(f"{field} has no time zone")
+    if not EARLIEST <= time <= LATEST:
+        raise MalformedEventError(f"{field} is {time.isoformat()}, must be between {EARLIEST:%Y} and {LATEST:%Y}")
+    return time.astimezone(UTC)
 
 
 def required_text(detail: Detail, field: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shared.base.struct import Struct, WireStruct
+from shared.base.struct import Struct, WireStruct, decode_json
 from shared.interruptions import (
     capacity_reservation_interruption,
     lifecycle_action,
@@ -17,7 +17,7 @@ from shared.interruptions import (
     spot_interruption,
     state_change,
 )
-from shared.interruptions.notice import MalformedEventError, Notice, Parser
+from shared.interruptions.notice import MalformedEventError, Notice, Parser, checked_time
 
 Parsers = Mapping[tuple[str, str], Parser]
 """By source and detail-type."""
@@ -60,7 +60,7 @@ def parse(body: str, parsers: Parsers = OF_INSTANCES) -> Event:
         MalformedEventError: the body isn't an EventBridge event, its type is unknown, or a required field is missing.
     """
     try:
-        envelope = msgspec.json.decode(body, type=_Envelope)
+        envelope = decode_json(body, _Envelope)
     except msgspec.MsgspecError as error:
         raise MalformedEventError(f"not an EventBridge event: {error}") from error
     parser = parsers.get((envelope.source, envelope.detail_type))
@@ -68,6 +68,8 @@ def parse(body: str, parsers: Parsers = OF_INSTANCES) -> Event:
         raise MalformedEventError(
             f'not an interruption event: source "{envelope.source}", detail-type "{envelope.detail_type}"'
         )
-    if envelope.time.tzinfo is None:
-        raise MalformedEventError("time has no time zone")
-    return Event(notice=parser(envelope.detail, envelope.time), time=envelope.time)
+    time = checked_time("time", envelope.time)
+    try:
+        return Event(notice=parser(envelope.detail, time), time=time)
+    except RecursionError as error:
+        raise MalformedEventError("its detail is nested too deeply") from error

@@ -68,4 +68,4 @@ def _instance_id(entity: Any) -> str:  # noqa: ANN401 (any JSON value)
 def _rfc_5322_time(text: str) -> datetime:
     """A time in the format of RFC 5322; without a time zone it is UTC."""
     time = parsedate_to_datetime(text)
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

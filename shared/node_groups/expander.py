@@ -38,7 +38,7 @@ def parse_priorities(text: str) -> tuple[Priorities, tuple[str, ...]]:
     """
     try:
         raw = msgspec.yaml.decode(text, type=dict[int, list[str]]) if text.strip() else {}
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         return (), (f"ConfigMap {PRIORITIES}: {error}",)
     problems: list[str] = []
     priorities: list[tuple[int, tuple[re.Pattern[str], ...]]] = []
@@ -47,7 +47,7 @@ def parse_priorities(text: str) -> tuple[Priorities, tuple[str, ...]]:
         for expression in expressions:
             try:
                 patterns.append(re.compile(expression))
-            except re.error as error:
+            except (re.error, RecursionError, OverflowError) as error:
                 problems.append(f'ConfigMap {PRIORITIES}: "{expression}" is no regular expression: {error}')
         priorities.append((number, tuple(patterns)))
     return tuple(priorities), tuple(problems)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.meta import decode_annotation
 from shared.base.struct import WireStruct, with_fields
 from shared.node_groups.group_pools import coming_nodes
 from shared.node_groups.node_group import is_expected
@@ -58,13 +59,10 @@ class GroupState(WireStruct, kw_only=True):
         return self.backoff_until is not None and now < self.backoff_until
 
 
-_decoder = msgspec.json.Decoder(dict[str, GroupState])
-
-
 def decode(text: str) -> dict[str, GroupState]:
     """The states by group; none if the text can't be read, as they may be lost."""
     try:
-        return _decoder.decode(text) if text else {}
+        return decode_annotation(text, dict[str, GroupState]) if text else {}
     except msgspec.MsgspecError:
         return {}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.kubernetes import Taint
-from shared.api.meta import annotated
+from shared.api.meta import annotated, decode_annotation
 from shared.api.taints import NO_SCHEDULE, with_taint
 from shared.base.struct import WireStruct, with_fields
 
@@ -78,9 +78,10 @@ class NodeInterruption(WireStruct, kw_only=True):
 def interruption_of(node: Node) -> NodeInterruption | None:
     """The node's interruption; None without one, or if the annotation is malformed."""
     try:
-        return msgspec.json.decode(node.metadata.annotations.get(ANNOTATION, ""), type=NodeInterruption)
+        interruption = decode_annotation(node.metadata.annotations.get(ANNOTATION, ""), NodeInterruption)
     except msgspec.MsgspecError:
         return None
+    return interruption if interruption.reason in _TAINTS else None
 
 
 def merged(before: NodeInterruption | None, new: NodeInterruption) -> NodeInterruption:

@@ -16,7 +16,7 @@ import msgspec
 
 from shared.api import labels as names
 from shared.api.kubernetes import NodeSelectorRequirement
-from shared.api.meta import is_true
+from shared.api.meta import decode_annotation, is_true
 from shared.api.nodeclaim import REGISTERED
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.standby import wanted_standbys
@@ -88,7 +88,7 @@ def reserve(client: Client, plan: StandbyPlan, *, cluster: str, now: datetime) -
         return ()
     stored = lease_record.read(client, cluster=cluster, record=RECORD)
     try:
-        before = msgspec.json.decode(stored.text, type=dict[str, datetime]) if stored.text else {}
+        before = decode_annotation(stored.text, dict[str, datetime]) if stored.text else {}
     except msgspec.MsgspecError:
         before = {}
     recent = {pool: at for pool, at in before.items() if timedelta() <= now - at < INTERVAL}

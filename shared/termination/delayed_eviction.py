@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.meta import decode_annotation
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from datetime import datetime
@@ -39,7 +41,7 @@ DelayedPods = Mapping[str, frozenset[str]]
 def delayed_pods(claim: NodeClaim) -> DelayedPods:
     """The pods of the NodeClaim whose eviction is delayed; an invalid annotation delays none."""
     try:
-        return msgspec.json.decode(claim.metadata.annotations.get(ANNOTATION, "{}"), type=dict[str, frozenset[str]])
+        return decode_annotation(claim.metadata.annotations.get(ANNOTATION, "{}"), dict[str, frozenset[str]])
     except msgspec.MsgspecError:
         return {}
 

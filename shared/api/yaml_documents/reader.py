@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _SEPARATOR = re.compile(r"^---([^\n]*)(?:\n|\Z)", re.MULTILINE)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MAX_INT = 2**63
+_MAX_DIGITS = 300
+"""What a double can hold, as Go's JSON reads larger integers."""
 
 
 class YamlError(ValueError):
@@ -85,10 +87,13 @@ def _json_documents(source: str) -> tuple[list[Any], int, str]:
             return values, _after_line_break(source, end), f"not JSON: {error}"
         except RecursionError:
             return values, end, "lists and maps are nested too deeply"
-        if _SURROGATE.search(source):
-            value = _without_lone_surrogates(value)
         values += [value] if value is not None else []
-    return ([_well_formed(value) for value in values] if _SURROGATE.search(source) else values), end, ""
+    if not _SURROGATE.search(source):
+        return values, end, ""
+    try:
+        return [_well_formed(value) for value in values], end, ""
+    except RecursionError:
+        return [], end, "lists and maps are nested too deeply"
 
 
 def _well_formed(value: Json) -> Json:
@@ -100,19 +105,6 @@ def _well_formed(value: Json) -> Json:
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
 
 
-def _without_lone_surrogates(value: Json) -> Json:
-    """The value with U+FFFD for each half of a pair that lacks the other, as Go's JSON has it."""
-    match value:
-        case str():
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case list():
-            return [_without_lone_surrogates(item) for item in value]
-        case dict():
-            return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
-        case _:
-            return value
-
-
 def _after_line_break(source: str, end: int) -> int:
     """Where the white space after the JSON ends, with the first line break at most."""
     blank = re.compile(r"[^\S\n]*\n?").match(source, end)
@@ -120,6 +112,8 @@ def _after_line_break(source: str, end: int) -> int:
 
 
 def _json_integer(digits: str) -> int | float:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError("a number is too large")
     value = int(digits)
     return value if -_MAX_INT <= value < _MAX_INT else float(value)
 

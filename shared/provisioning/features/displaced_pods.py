@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from shared.api.meta import ApiStruct
+from shared.api.meta import ApiStruct, decode_annotation
 from shared.api.pods import is_daemon, waited
 from shared.base.struct import with_fields
 from shared.cluster import lease_record, listing, resources
@@ -139,7 +139,7 @@ def _decoded(stored: LeaseRecord, logger: Logger) -> Record:
     if not stored.text:
         return {}
     try:
-        return msgspec.json.decode(stored.text, type=Record)
+        return decode_annotation(stored.text, Record)
     except msgspec.MsgspecError as error:
         logger.warning("Ignored a record that can't be used", extra={"record": str(stored), "why": str(error)})
         return {}

@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.api.labels import SHIFTED_ZONES
+from shared.api.meta import EARLIEST, LATEST
 from shared.api.zonal_shift import current_shifts, format_shifts, is_shifted, read_shifts, shift_annotation
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 ZONES = st.dictionaries(
-    st.from_regex(r"[a-z]{2}-[a-z]+-[0-9][a-z]", fullmatch=True), st.datetimes(timezones=st.just(UTC)), max_size=4
+    st.from_regex(r"[a-z]{2}-[a-z]+-[0-9][a-z]", fullmatch=True),
+    st.datetimes(EARLIEST.replace(tzinfo=None), LATEST.replace(tzinfo=None), timezones=st.just(UTC)),
+    max_size=4,
 )
 
 
