@@ -40,9 +40,7 @@ def health(start: str) -> str:
 
 POISON = {
     "nested deeply": '{"source":' + "[" * 100_000,
-    "a detail nested deeply": WARNING.replace('"terminate"', "[" * 900 + "]" * 900).replace(
-        '"i-1"', "[" * 990 + "]" * 990
-    ),
+    "a detail nested deeply": WARNING.replace('"i-1"', "[" * 990 + "]" * 990),
     "at the end of the calendar": WARNING.replace("2026-11-26T12:00:00Z", "9999-12-31T23:59:59-14:00"),
     "maintenance at the end of the calendar": health("Fri, 31 Dec 9999 23:59:59 -1400"),
     "another cluster with control characters": json.dumps(
