@@ -190,6 +190,13 @@ class Instance(Struct, kw_only=True):
         return provider_id(self.zone, self.id)
 
 
+class InstancesByZone(Struct):
+    """Instances that were asked for zone by zone, and the zones for which there was no answer."""
+
+    instances: tuple[Instance, ...]
+    unanswered: frozenset[str]
+
+
 class InstanceNetwork(Struct, kw_only=True):
     """The ids of an instance's subnet, security groups and capacity reservation; empty: not known, or none."""
 
@@ -246,6 +253,10 @@ class CloudProvider(Protocol):
         """Every instance of the cluster that isn't terminated, by id."""
         ...
 
+    def list_by_zone(self, provider_ids: Sequence[str]) -> InstancesByZone:
+        """Those of the instances that aren't terminated: for when :meth:`list` fails as a zone is disrupted."""
+        ...
+
     def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its node class selects now, in words; empty if it doesn't. Pure."""
         ...
@@ -258,6 +269,15 @@ def provider_id(zone: str, instance_id: str) -> str:
     'aws:///eu-west-1a/i-0123456789abcdef0'
     """
     return f"aws:///{zone}/{instance_id}"
+
+
+def zone_of(provider_id: str) -> str:
+    """The zone in a provider id, or "" if it doesn't name an EC2 instance.
+
+    >>> zone_of("aws:///eu-west-1a/i-0123456789abcdef0"), zone_of("kind://node-1")
+    ('eu-west-1a', '')
+    """
+    return provider_id.split("/")[-2] if instance_id(provider_id) else ""
 
 
 def instance_id(provider_id: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from functions.lifecycle import cluster_metrics, realised_price
 from functions.lifecycle.claims import adoption, ended_reservations, nodeclaim_lifecycle
-from functions.lifecycle.garbage import garbage_collection, unused_resources
+from functions.lifecycle.garbage import disrupted_zones, garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
     free_addresses,
@@ -58,6 +58,8 @@ class ReconcileState(Struct, kw_only=True):
     """By NodePool and node class: the machine that died at boot, or never joined."""
     pauses: Mapping[str, tuple[EventReason, str]] | None = None
     instances: tuple[Instance, ...] = ()
+    unanswered_zones: frozenset[str] | None = None
+    """Those about which EC2 doesn't answer; None: every instance is listed."""
     is_outdated: bool = False
 
     @classmethod
@@ -99,6 +101,11 @@ def comparing_with_ec2(state: ReconcileState) -> bool:
     return state.scope.compare_with_ec2
 
 
+def comparing_all_with_ec2(state: ReconcileState) -> bool:
+    """As :func:`comparing_with_ec2`, if EC2 listed every instance."""
+    return comparing_with_ec2(state) and state.unanswered_zones is None
+
+
 def with_node_overlays(state: ReconcileState) -> bool:
     """As :func:`resolving_node_classes`, if the cluster has NodeOverlays."""
     return resolving_node_classes(state) and bool(state.snapshot.node_overlays)
@@ -126,8 +133,8 @@ def with_drift_waves(state: ReconcileState) -> bool:
 
 
 def with_standby_nodes(state: ReconcileState) -> bool:
-    """As :func:`comparing_with_ec2`, if the cluster has standby nodes."""
-    return comparing_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
+    """As :func:`comparing_all_with_ec2`, if the cluster has standby nodes."""
+    return comparing_all_with_ec2(state) and any(standby_state(c) for c in state.snapshot.node_claims)
 
 
 def with_rebooting_nodes(state: ReconcileState) -> bool:
@@ -237,11 +244,13 @@ def _remember_launch_times(context: ReconcileContext, state: ReconcileState) -> 
 
 
 def _list_instances(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
-    return with_fields(state, instances=context.cloud_provider.list())
+    instances, unanswered_zones = disrupted_zones.list_instances(context, state.snapshot)
+    return with_fields(state, instances=instances, unanswered_zones=unanswered_zones)
 
 
 def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:
-    garbage_collection.collect(context, state.snapshot, state.instances)
+    snapshot = disrupted_zones.outside(state.snapshot, state.unanswered_zones or ())
+    garbage_collection.collect(context, snapshot, state.instances)
 
 
 def _relabel_ended_reservations(context: ReconcileContext, state: ReconcileState) -> None:
@@ -352,7 +361,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="ended reservations",
         run=_relabel_ended_reservations,
-        when=comparing_with_ec2,
+        when=comparing_all_with_ec2,
         after=("instances",),
     ),
     Step(
@@ -364,7 +373,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="unused resources",
         run=_delete_unused_resources,
-        when=comparing_with_ec2,
+        when=comparing_all_with_ec2,
         after=("instances",),
     ),
     Step(name="metrics", run=_measure, when=comparing_with_ec2, after=("NodeClaims",)),

@@ -14,7 +14,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from moto.ec2.exceptions import InvalidInstanceIdError
+from moto.ec2.exceptions import EC2ClientError, InvalidInstanceIdError
 from moto.ec2.utils import filter_reservations
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class EventualConsistency:
         """The reservations of a page (None: as many as requested). Any page may be empty, so the first one is then."""
         self.tag_lag = timedelta()
         """How long CreateTags doesn't know a new instance."""
+        self.disrupted_zones: frozenset[str] = frozenset()
+        """Zones whose instances EC2 can't describe: such calls fail, and those that name no instances."""
         self._now = now
         self._random = random.Random(seed)  # noqa: S311 - not for security: which instances an answer leaves out
         self._resources_random = random.Random(seed)  # noqa: S311 - the same, for other resources
@@ -56,7 +58,9 @@ class EventualConsistency:
 
         Raises:
             InvalidInstanceIdError: EC2 shows no instance with one of the ids.
+            EC2ClientError: a zone is disrupted, and the call may be about its instances.
         """
+        self._check_zones(reservations, ids)
         shown = []
         leaves_out = bool(self.left_out) and self._random.random() < self.incomplete
         for reservation in reservations:
@@ -72,6 +76,16 @@ class EventualConsistency:
         if unknown:
             raise InvalidInstanceIdError(sorted(unknown))
         return list(filter_reservations(shown, filters)) if filters else shown
+
+    def _check_zones(self, reservations: Sequence[Any], ids: Sequence[str]) -> None:
+        # As in the API reference of DescribeInstances: ids in the affected zone, or none at all.
+        zones = (
+            {i.placement.zone for r in reservations for i in r.instances if i.id in ids}
+            if ids
+            else self.disrupted_zones
+        )
+        if self.disrupted_zones & zones:
+            raise EC2ClientError("Unavailable", "The server is overloaded and can't handle the request.")
 
     def listed(self, resources: Sequence[T]) -> list[T]:
         """The answer to a question about subnets, security groups or images by filters."""

@@ -13,6 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from shared.api.labels import PAUSED
 from shared.base import aws, dynamodb_rows, runtime
 from shared.base.struct import Struct
+from shared.cloud_provider import instance_id, zone_of
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from shared.cloud_provider import (
         Instance,
         InstanceNetwork,
+        InstancesByZone,
         LaunchFailure,
         LaunchRequest,
         LaunchResult,
@@ -193,6 +195,14 @@ class EC2CloudProvider(Struct, kw_only=True):
     def list(self) -> tuple[Instance, ...]:
         """Every instance that has the cluster's tag and isn't terminated, by id."""
         return instances.list_by_cluster(self.clients.ec2(), self.cluster_name)
+
+    def list_by_zone(self, provider_ids: Sequence[str]) -> InstancesByZone:
+        """Those of the instances that aren't terminated, asked by id: for when a sweep by tag fails."""
+        by_zone: dict[str, list[str]] = {}
+        for provider_id in provider_ids:
+            if known_id := instance_id(provider_id):
+                by_zone.setdefault(zone_of(provider_id), []).append(known_id)
+        return instances.list_by_zone(self.clients.ec2(), by_zone)
 
     def is_drifted(self, claim: NodeClaim, node_class: NodeClass, network: InstanceNetwork | None) -> str:
         """How the instance differs from what its EC2NodeClass selects now; empty if it doesn't."""

@@ -9,10 +9,10 @@ from botocore.exceptions import ClientError
 
 from shared.api import labels
 from shared.base.aws import PAGES, error_code, filter_chunks
-from shared.cloud_provider import Instance, Terminations
+from shared.cloud_provider import Instance, InstancesByZone, Terminations
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -35,6 +35,9 @@ _REFUSED = frozenset(
     }
 )
 """What is wrong with one instance: it is protected against termination, or a policy protects it."""
+_UNANSWERED = frozenset({"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"})
+"""EC2's own errors, also while an Availability Zone is disrupted."""
+_MAX_DESCRIBED_A_CALL = 1000
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
@@ -70,8 +73,43 @@ def get(ec2: EC2Client, instance_ids: Sequence[str]) -> tuple[Instance, ...]:
     instances: list[Instance] = []
     for values in filter_chunks(instance_ids, further_values=len(_ANY_STATE)):
         by_id: FilterTypeDef = {"Name": "instance-id", "Values": values}
-        instances += _describe(ec2, [by_id], _ANY_STATE)
+        try:
+            instances += _describe(ec2, [by_id], _ANY_STATE)
+        except ClientError as error:
+            if not is_unanswered(error):
+                raise
+            instances += _describe_ids(ec2, values)
     return tuple(sorted(instances, key=lambda i: i.id))
+
+
+def is_unanswered(error: ClientError) -> bool:
+    """Whether EC2 failed by itself, as it does for any call that may be about a disrupted zone.
+
+    "If you describe instances in the rare case where an Availability Zone is experiencing a service disruption and you
+    specify instance IDs that are in the affected zone, or do not specify any instance IDs at all, the call fails" (API
+    reference of DescribeInstances). A filter by id specifies none.
+    """
+    return error_code(error) in _UNANSWERED
+
+
+def list_by_zone(ec2: EC2Client, ids_by_zone: Mapping[str, Sequence[str]]) -> InstancesByZone:
+    """Those of the instances that EC2 knows, asked by id zone by zone, and the zones for which it didn't answer.
+
+    Raises:
+        ClientError: EC2 returned another error.
+    """
+    instances: list[Instance] = []
+    unanswered: set[str] = set()
+    for zone, ids in sorted(ids_by_zone.items()):
+        try:
+            for start in range(0, len(ids), _MAX_DESCRIBED_A_CALL):
+                instances += _describe_known(ec2, ids[start : start + _MAX_DESCRIBED_A_CALL])
+        except ClientError as error:
+            if not is_unanswered(error):
+                raise
+            unanswered.add(zone)
+    listed = [i for i in instances if i.state in _NOT_TERMINATED and i.zone not in unanswered]
+    return InstancesByZone(tuple(sorted(listed, key=lambda i: i.id)), frozenset(unanswered))
 
 
 def terminate(ec2: EC2Client, instance_ids: Sequence[str]) -> Terminations:
@@ -119,6 +157,45 @@ def _terminate_batch(ec2: EC2Client, batch: list[str], refused: dict[str, str]) 
 
 def _cluster_filter(cluster_name: str) -> FilterTypeDef:
     return {"Name": f"tag:{labels.CLUSTER_TAG.format(cluster=cluster_name)}", "Values": ["owned"]}
+
+
+def _describe_ids(ec2: EC2Client, batch: Sequence[str]) -> list[Instance]:
+    """Those of the few instances that EC2 knows, without those about which it doesn't answer.
+
+    Raises:
+        ClientError: EC2 answers about none, or returned another error.
+    """
+    try:
+        return _describe_known(ec2, batch)
+    except ClientError as error:
+        if len(batch) == 1 or not is_unanswered(error):
+            raise
+    middle = len(batch) // 2
+    described: list[Instance] = []
+    failures: list[ClientError] = []
+    for half in (batch[:middle], batch[middle:]):
+        try:
+            described += _describe_ids(ec2, half)
+        except ClientError as error:
+            failures.append(error)
+    if len(failures) > 1:
+        raise failures[0]
+    return described
+
+
+def _describe_known(ec2: EC2Client, batch: Sequence[str]) -> list[Instance]:
+    """The instances by id; those that EC2 names as unknown are removed."""
+    while batch:
+        try:
+            answer = ec2.describe_instances(InstanceIds=list(batch))
+        except ClientError as error:
+            unknown = set(_INSTANCE_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
+            if error_code(error) not in _NOT_FOUND or not unknown:
+                raise
+            batch = [i for i in batch if i not in unknown]
+        else:
+            return [_instance(i) for r in answer["Reservations"] for i in r.get("Instances", [])]
+    return []
 
 
 def _describe(ec2: EC2Client, filters: list[FilterTypeDef], states: Sequence[str]) -> tuple[Instance, ...]:

@@ -18,6 +18,7 @@ from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_fail
 from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node, waits_for_devices
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
+from functions.lifecycle.garbage.disrupted_zones import list_instances
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
@@ -179,7 +180,8 @@ def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _Unr
     recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
     by_nodeclaim: dict[str, Instance] = {}
     by_launch_group: dict[str, str] = {}
-    for instance in context.cloud_provider.list():
+    instances, _ = list_instances(context, snapshot)
+    for instance in instances:
         if not garbage.is_alive(instance) or instance.id in recorded:
             continue
         claim_name = instance.tags.get(names.NODECLAIM_TAG)
