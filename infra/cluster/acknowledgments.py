@@ -125,6 +125,7 @@ def _acknowledge_kubectl(kubectl: KubectlApply) -> None:
         f"AwsSolutions::AwsSolutions-IAM5[Resource::<{kubectl.handler_id}.Arn>:*]",
     )
     _acknowledge(kubectl.provider, _PROVIDER | dict.fromkeys(own, _CDK_PROVIDER))
+    _acknowledge(kubectl.wait, _DEPLOYMENT)
     if kubectl.kinds_check is not None:
         _acknowledge(kubectl.kinds_check, _DEPLOYMENT)
 

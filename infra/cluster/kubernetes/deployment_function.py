@@ -41,27 +41,12 @@ class DeploymentFunction(Construct):
     ) -> None:
         """``module`` is that of this folder with its ``handle``, ``group`` the Kubernetes group of its role."""
         super().__init__(scope, id_)
-        log_group = logs.LogGroup(
-            self, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
-        )
+        log_group = make_log_group(self)
         role = self._role(f"Tenon: {purpose}", options.cluster, log_group)
-        included = [f"!{path}" for path in (*_FOLDERS, *_FILES, f"{_ROOM}/{module}.py")]
-        self.function = lambda_.Function(
-            self,
-            "Function",
-            description=f"Tenon: {purpose}",
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            architecture=ARCHITECTURES[options.function_architecture],
-            handler=f"{_ROOM.replace('/', '.')}.{module}.handle",
-            code=lambda_.Code.from_asset(str(installation.ROOT), exclude=["*", ".*", *included]),
-            memory_size=256,
-            timeout=Duration.minutes(2),
-            environment={custom_resource.CLUSTER_VARIABLE: options.cluster},
-            role=role,
-            log_group=log_group,
+        self.function = make_function(
+            self, module=module, purpose=purpose, role=role, log_group=log_group, options=options
         )
         if options.subnets:
-            into_vpc(self.function, options)
             role.add_to_policy(permissions.join_network())
         self.entry = aws_eks.CfnAccessEntry(
             self,
@@ -78,3 +63,32 @@ class DeploymentFunction(Construct):
         arn = Stack.of(self).format_arn(service="eks", resource="cluster", resource_name=cluster)
         role.add_to_policy(allow("DescribeCluster", ["eks:DescribeCluster"], [arn]))
         return role
+
+
+def make_log_group(scope: Construct) -> logs.LogGroup:
+    """The log group of a function that runs during deployments."""
+    return logs.LogGroup(scope, "Logs", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY)
+
+
+def make_function(
+    scope: Construct, *, module: str, purpose: str, role: iam.IRole, log_group: logs.ILogGroup, options: StackOptions
+) -> lambda_.Function:
+    """The function of a module of this folder, in the VPC where the others are."""
+    included = [f"!{path}" for path in (*_FOLDERS, *_FILES, f"{_ROOM}/{module}.py")]
+    function = lambda_.Function(
+        scope,
+        "Function",
+        description=f"Tenon: {purpose}",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        architecture=ARCHITECTURES[options.function_architecture],
+        handler=f"{_ROOM.replace('/', '.')}.{module}.handle",
+        code=lambda_.Code.from_asset(str(installation.ROOT), exclude=["*", ".*", *included]),
+        memory_size=256,
+        timeout=Duration.minutes(2),
+        environment={custom_resource.CLUSTER_VARIABLE: options.cluster},
+        role=role,
+        log_group=log_group,
+    )
+    if options.subnets:
+        into_vpc(function, options)
+    return function

@@ -2,9 +2,10 @@
 
 The CDK's kubectl function applies them. It is a cluster administrator, because RBAC only lets a user grant rights that
 it has. With ``-c clusterSide=printed`` the stack leaves it out, and users apply the output of ``tenon manifests``,
-which is the same. Before the CustomResourceDefinitions are applied, a function of its own checks that no other product
-owns those that are there (kinds_check.py). Deleting the stack deletes the relay and RBAC but keeps the definitions,
-because deleting them would delete all NodePools, NodeClaims and nodes.
+which is the same. Another function waits until the cluster knows the administrator (administrator_wait.py). Before the
+CustomResourceDefinitions are applied, a third checks that no other product owns those that are there (kinds_check.py).
+Deleting the stack deletes the relay and RBAC but keeps the definitions, because deleting them would delete all
+NodePools, NodeClaims and nodes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from infra import installation
 from infra.cluster import permissions
 from infra.cluster.functions import into_vpc
 from infra.cluster.kubernetes import cluster_manifests, deployment_access, flow_schemas
-from infra.cluster.kubernetes.deployment_function import DeploymentFunction
+from infra.cluster.kubernetes.deployment_function import DeploymentFunction, make_function, make_log_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,9 @@ class KubectlApply(Construct):
         super().__init__(scope, id_)
         cluster = eks.Cluster.from_cluster_attributes(self, "Cluster", cluster_name=options.cluster, prune=False)
         self.provider = self._provider(cluster)
-        self._after: list[IConstruct] = [self._administrator(cluster), access]
+        self.wait = AdministratorWait(self, "AdministratorWait", role=self._role, options=options)
+        self.wait.result.node.add_dependency(self._administrator(cluster))
+        self._after: list[IConstruct] = [self.wait.result, access]
         if options.subnets:
             into_vpc(self._handler, options)
             self._role.add_to_policy(permissions.join_network())
@@ -130,6 +133,24 @@ class KubectlApply(Construct):
             architecture=options.relay_architectures[0] if len(options.relay_architectures) == 1 else "",
             role_arn=role.role_arn if options.oidc_provider else "",
             tolerations=options.relay_tolerations,
+        )
+
+
+class AdministratorWait(Construct):
+    """The function that waits until the cluster knows the kubectl function's ``role``, and its ``result``."""
+
+    def __init__(self, scope: Construct, id_: str, *, role: iam.Role, options: StackOptions) -> None:
+        super().__init__(scope, id_)
+        function = make_function(
+            self,
+            module="administrator_wait",
+            purpose=f"waits until EKS cluster {options.cluster} knows the deployment's role",
+            role=role,
+            log_group=make_log_group(self),
+            options=options,
+        )
+        self.result = CustomResource(
+            self, "Access", resource_type="Custom::TenonAdministratorWait", service_token=function.function_arn
         )
 
 
