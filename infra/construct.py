@@ -12,6 +12,7 @@ from constructs import Construct
 
 from infra.bundle import bundling
 from infra.bundle.bundling import BundleError
+from infra.cluster.permissions_boundary import limit_roles
 from infra.cluster.resources import ClusterResources
 from infra.cluster.stack import TenonStack
 from infra.options import option_checks
@@ -41,6 +42,7 @@ class Tenon(Construct):
         region = Stack.of(self).region
         options = option_checks.checked(options, region=None if Token.is_unresolved(region) else region)
         resources = ClusterResources(self, options=options, code=bundling.code(options))
+        limit_roles(self, options.permissions_boundary)
         # The stack isn't Tenon's, so each resource has the tag for cost allocation.
         Tags.of(self).add(labels.CLUSTER_NAME_TAG, options.cluster)
         self.node_role: iam.IRole = resources.node_role

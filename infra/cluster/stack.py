@@ -8,6 +8,7 @@ from aws_cdk import CfnOutput, Environment, Stack
 
 from infra.bundle import bundling
 from infra.cluster import resource_names
+from infra.cluster.permissions_boundary import limit_roles
 from infra.cluster.resources import ClusterResources
 from infra.options import option_checks
 from shared.api import labels
@@ -54,6 +55,7 @@ class TenonStack(Stack):
             tags={labels.CLUSTER_NAME_TAG: options.cluster},
         )
         resources = ClusterResources(self, options=options, code=code)
+        limit_roles(self, options.permissions_boundary)
         self.node_role: iam.IRole = resources.node_role
         """The role of nodes that Tenon launches."""
         self.functions: Mapping[str, lambda_.Function] = resources.functions

@@ -27,6 +27,7 @@ from infra.cluster.fleet_resources import CATALOG_BUCKET, SWEEPS, UNDELIVERED
 from infra.cluster.functions import commitment_values, make_function, shared_variables
 from infra.cluster.permission_scope import ReadScope, allow
 from infra.cluster.permissions import read_catalog, refresh_catalog
+from infra.cluster.permissions_boundary import limit_roles
 from infra.cluster.queues import dead_letter_queue
 from infra.cluster.storage import catalog_bucket
 from infra.fleet.alarm import FleetAlarm
@@ -76,6 +77,7 @@ class FleetStack(Stack):
         FleetAlarm(self, "Alarms", fleet=options.fleet, function=self._function, topic=options.alarm_topic)
         if options.observability == "full":
             FleetDashboard(self, "Dashboard", fleet=options.fleet, clusters=clusters, log=log.log_group_name)
+        limit_roles(self, options.permissions_boundary)
         bucket = self._catalog.node.default_child
         assert isinstance(bucket, CfnElement)
         catalog_id = self.get_logical_id(bucket)

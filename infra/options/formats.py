@@ -33,6 +33,10 @@ fleet = matching(r"[0-9A-Za-z][0-9A-Za-z-]{0,39}", 'letters, digits and "-", at 
 kms_key = matching(
     r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+", "ARNs of KMS keys (not aliases) separated by commas"
 )
+boundary = matching(
+    r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?([\w+=,.@-]+/)*[\w+=,.@-]{1,128}",
+    "the name or ARN of a managed policy of IAM",
+)
 topic = matching(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]{1,256}(\.fifo)?", "the ARN of an SNS topic")
 event_bus = matching(r"[/.\-_A-Za-z0-9]{1,256}", "the name of an event bus of this account and Region")
 

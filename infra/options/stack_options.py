@@ -102,6 +102,9 @@ class StackOptions:
     """An existing IAM role for nodes; default: the stack creates one."""
     node_roles: tuple[str, ...] = option("nodeRoles", names(formats.anything))
     """Other roles that node classes may use, separated by commas. Functions can't pass any other role."""
+    permissions_boundary: str = option("permissionsBoundary", text(formats.boundary))
+    """The managed policy that limits every role of the stack, by name or ARN, for accounts that demand one; default:
+    none. It must allow what the [roles do](../reference/iam.md)."""
     subnets: tuple[str, ...] = option("subnets", names(formats.anything))
     """Subnets of the functions, separated by commas, for clusters with a private endpoint; requires `securityGroups`.
     The catalog function stays outside: it doesn't call the cluster, but the Pricing API."""

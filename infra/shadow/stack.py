@@ -24,6 +24,7 @@ from infra.cluster.acknowledgments import acknowledge_shadow
 from infra.cluster.alarms import MAX_NAME_LENGTH, RUNBOOK, unwell_metric
 from infra.cluster.event_rules import REFRESHES, add_schedule
 from infra.cluster.kubernetes import cluster_manifests
+from infra.cluster.permissions_boundary import limit_roles
 from infra.cluster.storage import SHADOW_DAYS, catalog_bucket
 from infra.shadow.functions import ShadowFunctions
 from shared.api import labels
@@ -69,6 +70,7 @@ class ShadowStack(Stack):
             type="STANDARD",
         )
         self._alarm(options, functions.by_name[function_sizes.SHADOW])
+        limit_roles(self, options.permissions_boundary)
         bucket = catalog.node.default_child
         assert isinstance(bucket, CfnElement)
         acknowledge_shadow(
