@@ -80,7 +80,7 @@ def inputs(examples: Sequence[str]) -> st.SearchStrategy[str]:
 def _changed_json(draw: st.DrawFn, examples: Sequence[str]) -> str:
     value = json.loads(draw(st.sampled_from(examples)))
     poison = [json.dumps(text) for text in POISON] + list(_RAW)
-    put = []
+    put: list[str] = []
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(value))
         if not places:

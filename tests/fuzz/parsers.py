@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-import warnings
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from cli.plan import what_if
 from cli.report import recording
 from cli.simulate import input_files
 from functions.buffers import messages as buffer_messages
-from functions.interruption.deadline import current_deadline, earlier_deadline
+from functions.interruption.deadline import earlier_deadline
 from functions.relay import relay_lease
 from functions.webhook import admission_review
 from shared.ami_family.bootstrap import UserDataError, parse_mime
@@ -33,38 +32,33 @@ from shared.api import (
     capacity_demand,
     cluster_limits,
     decode,
-    pause,
-    reboot,
     selectors,
-    spot,
-    spot_share,
     standby,
     zonal_shift,
 )
 from shared.api import labels as names
-from shared.api.cron import CronError, parse_cron
-from shared.api.duration import DurationError, parse_duration
-from shared.api.kubernetes import Node, Pod
-from shared.api.meta import ObjectMeta, parse_timestamp
+from shared.api.cron import CronError
+from shared.api.duration import DurationError
+from shared.api.kubernetes import Node
 from shared.api.nodeclaim import NodeClaim
-from shared.api.nodepool import NodePool
-from shared.api.quantity import QuantityError, parse_quantity
-from shared.api.time_windows import WindowError, parse_window
+from shared.api.quantity import QuantityError
+from shared.api.time_windows import WindowError
 from shared.api.yaml_documents import reader
 from shared.base import hints
 from shared.base.struct import Struct
-from shared.disruption import disruption_queue, disruption_windows, drift_waves, load_history, repair_limit, room_record
-from shared.instance_types.cel import CompileError, EvaluationError, compile_expression
-from shared.instance_types.kubelet_expressions import VARIABLES
+from shared.disruption import disruption_queue, drift_waves, load_history, room_record
+from shared.instance_types.cel import CompileError
+from shared.instance_types.cel_arithmetic import EvaluationError
 from shared.interruptions import parser as events
 from shared.interruptions.notice import MalformedEventError
-from shared.node_groups import expander, group_state, node_interruption, options, status
-from shared.termination import delayed_eviction, requeue
+from shared.node_groups import group_state, node_interruption
+from shared.termination import delayed_eviction
+from tests.fuzz import values
+from tests.fuzz.values import NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
 _ROOT = Path(__file__).resolve().parents[2]
 _SAMPLES = _ROOT / "tests" / "unit" / "interruption" / "samples"
 _MANIFESTS = _ROOT / "cli" / "demo" / "manifests"
@@ -78,18 +72,6 @@ class Parser(Struct, kw_only=True):
     examples: tuple[str, ...]
 
 
-def _metadata(annotations: Mapping[str, str]) -> ObjectMeta:
-    return ObjectMeta(name="web", namespace="default", creation_timestamp=NOW, annotations=dict(annotations))
-
-
-def _pool(key: str) -> Callable[[str], NodePool]:
-    return lambda text: NodePool(metadata=_metadata({key: text}))
-
-
-def _claim(key: str) -> Callable[[str], NodeClaim]:
-    return lambda text: NodeClaim(metadata=_metadata({key: text}))
-
-
 # --- messages ---
 
 
@@ -97,7 +79,7 @@ def _event(parsers: events.Parsers) -> Callable[[str], object]:
     def read(body: str) -> object:
         event = events.parse(body, parsers)
         ahead = event.notice.effective_at or event.time
-        claim = NodeClaim(metadata=_metadata({}))
+        claim = NodeClaim(metadata=values.metadata({}))
         return [NOW - event.time, earlier_deadline(claim, ahead, now=NOW), ahead + timedelta(days=1), ahead.isoformat()]
 
     return read
@@ -141,8 +123,6 @@ _REVIEW = json.dumps(
 _ALARM = json.dumps(
     {"source": "aws.cloudwatch", "detail-type": "CloudWatch Alarm State Change", "time": "2026-11-26T12:00:00Z"}
 )
-_EVENTS = tuple(path.read_text() for path in sorted(_SAMPLES.glob("*.json")))
-_EVENTS_OF_GROUPS = tuple(text for text in _EVENTS if "Spot Instance Interruption" in text or "aws.health" in text)
 _LIFECYCLE = json.dumps(
     {
         "source": "aws.autoscaling",
@@ -156,6 +136,12 @@ _LIFECYCLE = json.dumps(
             "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
         },
     }
+)
+EVENTS = (*(path.read_text() for path in sorted(_SAMPLES.glob("*.json"))), _LIFECYCLE)
+"""An event of each kind."""
+_OF_INSTANCES = EVENTS[:-1]
+_OF_GROUPS = tuple(
+    text for text in EVENTS if "Spot Instance Inter" in text or "health" in text or "autoscaling" in text
 )
 
 # --- records in annotations ---
@@ -173,7 +159,7 @@ def _lease_state(text: str) -> object:
 
 
 def _interruption(text: str) -> object:
-    node = Node(metadata=_metadata({node_interruption.ANNOTATION: text}))
+    node = Node(metadata=values.metadata({node_interruption.ANNOTATION: text}))
     interruption = node_interruption.interruption_of(node)
     if interruption is None:
         return None
@@ -181,7 +167,7 @@ def _interruption(text: str) -> object:
 
 
 def _queue_entry(text: str) -> object:
-    entry = disruption_queue.queue_entry(_claim(disruption_queue.QUEUE_ANNOTATION)(text))
+    entry = disruption_queue.queue_entry(values.claim_with(disruption_queue.QUEUE_ANNOTATION)(text))
     return entry is not None and [NOW - entry.since, entry.since + timedelta(days=1)]
 
 
@@ -199,123 +185,6 @@ def _group_states(text: str) -> object:
         (state.is_backing_off(NOW), NOW + 2 * state.backoff, state.asked_at and state.asked_at + timedelta(days=1))
         for state in group_state.decode(text).values()
     ]
-
-
-# --- values of users ---
-
-
-def _pause(text: str) -> object:
-    paused = pause.read_pause({pause.PAUSED: text, pause.PAUSED_AT: text}, now=NOW)
-    return paused is not None and paused.message
-
-
-def _timestamp(text: str) -> object:
-    time = parse_timestamp(text)
-    return time is not None and [time - timedelta(days=400), time + timedelta(days=400), f"{time:%Y-%m-%d}"]
-
-
-def _window(text: str) -> object:
-    window = parse_window(text)
-    return [window.is_open(NOW), window.opens_after(NOW)]
-
-
-def _windows(text: str) -> object:
-    return [disruption_windows.closed(text, reason, NOW) for reason in ("Drifted", "")]
-
-
-def _schedule(text: str) -> object:
-    return [window.opens_after(NOW) for window in capacity_demand.windows(text)]
-
-
-def _proportion(text: str) -> object:
-    return capacity_demand.proportion(text).chunks(10)
-
-
-def _problems_of_demand(text: str) -> object:
-    keys = (names.SCHEDULE, names.LEAD_TIME, names.PER_NODES, names.PER_CORES, names.MIN_CHUNKS)
-    return list(capacity_demand.problems(dict.fromkeys(keys, text)))
-
-
-def _signals(text: str) -> object:
-    keys = (names.SQS_QUEUE, names.MESSAGES_PER_CHUNK, names.CLOUDWATCH_ALARM, names.EVENT, names.RAISE_FOR)
-    annotations = dict.fromkeys((*keys, *buffer_signals.WRITTEN), text)
-    return [
-        list(buffer_signals.problems(annotations)),
-        buffer_signals.signals(annotations),
-        buffer_signals.seen(annotations),
-    ]
-
-
-def _spot_options(text: str) -> object:
-    keys = (names.SPOT_DIVERSITY, names.SPOT_ALLOCATION_STRATEGY, names.MAX_SPOT_PRICE_SHARE)
-    return [spot.read_spot_options(_pool(key)(text)) for key in keys]
-
-
-def _repair_limit(text: str) -> object:
-    limit, _ = repair_limit.read_limit(_pool(repair_limit.REPAIR_LIMIT)(text))
-    return repair_limit.nodes_allowed(limit, 1000)
-
-
-def _spot_share(text: str) -> object:
-    return spot_share.spot_share_problem(Pod(metadata=_metadata({names.SPOT_SHARE: text})))
-
-
-def _reboots(text: str) -> object:
-    claim = NodeClaim(metadata=_metadata({names.REBOOTS: text, names.REBOOT_CALLED_AT: text}))
-    return [reboot.reboots(claim, now=NOW), reboot.called_at(claim)]
-
-
-def _deadline(text: str) -> object:
-    claim = _claim(names.TERMINATION_TIMESTAMP)(text)
-    deadline = current_deadline(claim)
-    return [earlier_deadline(claim, NOW, now=NOW), deadline is not None and deadline - timedelta(days=1)]
-
-
-def _requeue(text: str) -> object:
-    claim = _claim(requeue.REQUEUE_AT)(text)
-    return [
-        requeue.is_due(claim, now=NOW),
-        requeue.is_overdue(claim, now=NOW),
-        requeue.is_scheduled(claim, until=NOW, now=NOW),
-    ]
-
-
-def _selector(text: str) -> object:
-    return selectors.matches(selectors.parse_selector(text), {"app": "web"})
-
-
-def _expression(text: str) -> object:
-    values: dict[str, int | str] = {name: 4 if kind == "int" else "m5.large" for name, kind in VARIABLES.items()}
-    return compile_expression(text, VARIABLES).evaluate(values)
-
-
-def _priorities(text: str) -> object:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of unusual sets in regular expressions
-        priorities, _ = expander.parse_priorities(text)
-    return [bool(pattern.search("workers-a")) for _, patterns in priorities for pattern in patterns]
-
-
-def _group_options(text: str) -> object:
-    return options.parse(dict.fromkeys(options.FLAGS, text), {options.PREFER: text, options.SCALE_DOWN: text})
-
-
-def _group_status(text: str) -> object:
-    before = status.parse(text)
-    after = status.document([], [], before, now=NOW)
-    return [status.is_due(after, before), status.encode(after)]
-
-
-def _quantity(text: str) -> object:
-    return [parse_quantity("cpu", text), parse_quantity("memory", text)]
-
-
-def _cron(text: str) -> object:
-    return parse_cron(text).next_after(NOW)
-
-
-def _duration(text: str) -> object:
-    return parse_duration(text)
 
 
 # --- objects and files ---
@@ -353,10 +222,10 @@ _ADVICE = "0 9 * * mon-fri until 0 18 * * mon-fri in Asia/Seoul"
 
 PARSERS: Mapping[str, Parser] = {
     "hints": Parser(read=_hint, errors=(hints.MalformedHintError,), examples=(_HINT,)),
-    "events of instances": Parser(read=_event(events.OF_INSTANCES), errors=(MalformedEventError,), examples=_EVENTS),
-    "events of node groups": Parser(
-        read=_event(events.OF_GROUPS), errors=(MalformedEventError,), examples=(*_EVENTS_OF_GROUPS, _LIFECYCLE)
+    "events of instances": Parser(
+        read=_event(events.OF_INSTANCES), errors=(MalformedEventError,), examples=_OF_INSTANCES
     ),
+    "events of node groups": Parser(read=_event(events.OF_GROUPS), errors=(MalformedEventError,), examples=_OF_GROUPS),
     "events of CapacityBuffers": Parser(read=_buffer_event, errors=(hints.MalformedHintError,), examples=(_ALARM,)),
     "admission reviews": Parser(read=_review, errors=(admission_review.MalformedReviewError,), examples=(_REVIEW,)),
     "annotations of the relay's lease": Parser(
@@ -387,63 +256,69 @@ PARSERS: Mapping[str, Parser] = {
         examples=(json.dumps({"g": {"desired": 1, "asked_at": _TIME, "backoff": "PT5M", "backoff_until": _TIME}}),),
     ),
     "rollouts of drift in waves": Parser(
-        read=lambda text: drift_waves.read_rollout(_pool(names.DRIFT_ROLLOUT)(text)),
+        read=lambda text: drift_waves.read_rollout(values.pool_with(names.DRIFT_ROLLOUT)(text)),
         examples=(json.dumps({"target": "1", "since": _TIME, "stopped": ""}),),
     ),
     "delayed evictions": Parser(
-        read=lambda text: delayed_eviction.delayed_pods(_claim(delayed_eviction.ANNOTATION)(text)),
+        read=lambda text: delayed_eviction.delayed_pods(values.claim_with(delayed_eviction.ANNOTATION)(text)),
         examples=(json.dumps({"claim": ["default/web"]}),),
     ),
-    "times": Parser(read=_timestamp, examples=(_TIME, "2026-11-26T13:00:00.5+01:00")),
-    "deadlines of NodeClaims": Parser(read=_deadline, examples=(_TIME,)),
-    "requeue times": Parser(read=_requeue, examples=(_TIME,)),
-    "reboots": Parser(read=_reboots, examples=(f"{_TIME},{_TIME}",)),
-    "pauses": Parser(read=_pause, examples=("true", "2026-11-27T12:00:00Z")),
+    "times": Parser(read=values.read_timestamp, examples=(_TIME, "2026-11-26T13:00:00.5+01:00")),
+    "deadlines of NodeClaims": Parser(read=values.read_deadline, examples=(_TIME,)),
+    "requeue times": Parser(read=values.read_requeue, examples=(_TIME,)),
+    "reboots": Parser(read=values.read_reboots, examples=(f"{_TIME},{_TIME}",)),
+    "pauses": Parser(read=values.read_pause, examples=("true", "2026-11-27T12:00:00Z")),
     "zonal shifts": Parser(
         read=lambda text: zonal_shift.format_shifts(zonal_shift.read_shifts({names.SHIFTED_ZONES: text})),
         examples=(f"us-west-2a={_TIME},us-west-2b={_TIME}",),
     ),
-    "durations": Parser(read=_duration, errors=(DurationError,), examples=("1h30m", "0", "Never", "1.5h", "2562047h")),
-    "quantities": Parser(read=_quantity, errors=(QuantityError,), examples=("100m", "1.5Gi", "1e3", "-2")),
-    "cron": Parser(read=_cron, errors=(CronError,), examples=_CRON),
-    "windows": Parser(read=_window, errors=(WindowError,), examples=(_ADVICE, "0 9 * * * for 9h")),
+    "durations": Parser(
+        read=values.read_duration, errors=(DurationError,), examples=("1h30m", "0", "Never", "1.5h", "2562047h")
+    ),
+    "quantities": Parser(read=values.read_quantity, errors=(QuantityError,), examples=("100m", "1.5Gi", "1e3", "-2")),
+    "cron": Parser(read=values.read_cron, errors=(CronError,), examples=_CRON),
+    "windows": Parser(read=values.read_window, errors=(WindowError,), examples=(_ADVICE, "0 9 * * * for 9h")),
     "disruption windows": Parser(
-        read=_windows, errors=(WindowError,), examples=("0 10 * * * for 10m reasons Drifted", _ADVICE)
+        read=values.read_windows, errors=(WindowError,), examples=("0 10 * * * for 10m reasons Drifted", _ADVICE)
     ),
     "drift waves": Parser(
         read=drift_waves.parse_waves, errors=(drift_waves.WavesError,), examples=("1, 10%, 50% healthy for 10m", "2")
     ),
     "schedules of CapacityBuffers": Parser(
-        read=_schedule, errors=(capacity_demand.DemandError,), examples=(_ADVICE + " keep 20", "0 9 * * * for 9h")
+        read=values.read_schedule,
+        errors=(capacity_demand.DemandError,),
+        examples=(_ADVICE + " keep 20", "0 9 * * * for 9h"),
     ),
     "proportions of CapacityBuffers": Parser(
-        read=_proportion, errors=(capacity_demand.DemandError,), examples=("1:1, 10:2", "10")
+        read=values.read_proportion, errors=(capacity_demand.DemandError,), examples=("1:1, 10:2", "10")
     ),
     "problems of demand": Parser(
-        read=_problems_of_demand, examples=(_ADVICE + " keep 20", "1:1, 10:2, 100:5", "10", "5m")
+        read=values.read_problems_of_demand, examples=(_ADVICE + " keep 20", "1:1, 10:2, 100:5", "10", "5m")
     ),
-    "signals of CapacityBuffers": Parser(read=_signals, examples=("orders", "10", "shop/Sale Begins", "15m", _TIME)),
+    "signals of CapacityBuffers": Parser(
+        read=values.read_signals, examples=("orders", "10", "shop/Sale Begins", "15m", _TIME)
+    ),
     "cluster limits": Parser(read=cluster_limits.read_cluster_limits, examples=("cpu=1000, nodes=200",)),
-    "spot options": Parser(read=_spot_options, examples=("3", "0.8", "price-capacity-optimized")),
-    "spot shares": Parser(read=_spot_share, examples=("70%",)),
+    "spot options": Parser(read=values.read_spot_options, examples=("3", "0.8", "price-capacity-optimized")),
+    "spot shares": Parser(read=values.read_spot_share, examples=("70%",)),
     "standby nodes": Parser(
-        read=lambda text: standby.wanted_standbys(_pool(names.STANDBY)(text)), examples=("2", "2 m5.large")
+        read=lambda text: standby.wanted_standbys(values.pool_with(names.STANDBY)(text)), examples=("2", "2 m5.large")
     ),
-    "repair limits": Parser(read=_repair_limit, examples=("20%", "2")),
+    "repair limits": Parser(read=values.read_repair_limit, examples=("20%", "2")),
     "label selectors": Parser(
-        read=_selector, errors=(selectors.SelectorError,), examples=("app in (web, db),tier!=x,!y", "a=b")
+        read=values.read_selector, errors=(selectors.SelectorError,), examples=("app in (web, db),tier!=x,!y", "a=b")
     ),
     "expressions of the kubelet": Parser(
-        read=_expression,
+        read=values.read_expression,
         errors=(CompileError, EvaluationError),
         examples=("max(110, vcpus * 15)", 'instance_type == "m5.large" ? 29 : int(memory_mib / 512)', "-(1.5e3)"),
     ),
-    "priorities of node groups": Parser(read=_priorities, examples=("10: ['.*']\n50: ['named', 'a+b']\n",)),
+    "priorities of node groups": Parser(read=values.read_priorities, examples=("10: ['.*']\n50: ['named', 'a+b']\n",)),
     "options of node groups": Parser(
-        read=_group_options, examples=("true", "0.5", "10m", "10", "priority,least-waste", "a,b")
+        read=values.read_group_options, examples=("true", "0.5", "10m", "10", "priority,least-waste", "a,b")
     ),
     "status of node groups": Parser(
-        read=_group_status,
+        read=values.read_group_status,
         examples=("clusterWide:\n  health:\n    status: Healthy\n    lastProbeTime: '2026-11-26T12:00:00Z'\n",),
     ),
     "NodePools": Parser(read=_object(decode.node_pool), examples=_of_kind("NodePool", "Provisioner")),
