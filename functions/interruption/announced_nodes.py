@@ -18,14 +18,16 @@ from shared.cluster import resources
 from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
 from shared.cluster.snapshot_reader import list_node_pools, read_snapshot
+from shared.interruptions.instance_lookup import scheduled_events
 from shared.interruptions.notice import Action
 from shared.standby.held_nodes import without_standbys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_ec2 import EC2Client
 
     from functions.interruption.batch import Report
     from functions.interruption.cordon_and_drain import Drainer
@@ -49,6 +51,7 @@ class AnnouncedNodes(Struct, kw_only=True):
     drainer: Drainer
     replacements: ReplacementLaunch
     recorder: Recorder
+    ec2: Callable[[], EC2Client]
     now: Callable[[], datetime]
     report: Report
     logger: Logger
@@ -120,7 +123,7 @@ class AnnouncedNodes(Struct, kw_only=True):
         pause, shifted = lease_state(self.client, cluster=self.cluster, now=now)
         snapshot = without_standbys(read_snapshot(self.client, now=now))
         snapshot = with_fields(snapshot, pause=pause, shifted_zones=shifted)
-        plan = early_drains.plan_drains(snapshot, now=now)
+        plan = early_drains.plan_drains(snapshot, scheduled=self._scheduled(snapshot, now), now=now)
         for node in plan.cordon:
             self.drainer.cordon(node)
             self.report["cordoned"] += 1
@@ -135,6 +138,12 @@ class AnnouncedNodes(Struct, kw_only=True):
         for drain in drains:
             self.recorder.record(drain.claim.ref, "Normal", drain.reason, drain.message)
 
+    def _scheduled(self, snapshot: Snapshot, now: datetime) -> Mapping[str, datetime]:
+        """When EC2's scheduled events start, by instance id; EC2 is asked only if maintenance is announced."""
+        if not early_drains.has_maintenance(snapshot.node_claims):
+            return {}
+        return scheduled_events(self.ec2(), now=now, logger=self.logger) or {}
+
     def _with_room(self, planned: Sequence[EarlyDrain], snapshot: Snapshot) -> list[Drain]:
         """Launch for the nodes' pods; returns the drains of forced nodes and of those whose pods fit elsewhere."""
         nodes = frozenset(d.node for d in planned if d.node)
@@ -148,7 +157,11 @@ class AnnouncedNodes(Struct, kw_only=True):
 
 
 def _drain(early: EarlyDrain, delayed: DelayedPods) -> Drain:
-    why = "EC2 recommends replacing its instance" if early.at_risk else "its instance has scheduled maintenance"
+    why = "AWS Health announces maintenance of its instance, which EC2 doesn't list"
+    if early.at_risk:
+        why = "EC2 recommends replacing its instance"
+    elif early.confirmed:
+        why = "its instance has scheduled maintenance"
     return Drain(
         claim=early.claim,
         effective_at=early.deadline,

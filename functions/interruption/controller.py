@@ -79,6 +79,7 @@ class InterruptionController:
             drainer=drainer,
             replacements=replacements,
             recorder=recorder,
+            ec2=ec2,
             now=now,
             report=report,
             logger=logger,

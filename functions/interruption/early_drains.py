@@ -2,9 +2,10 @@
 
 The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
 At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are drained at a time. Maintenance that
-starts soon comes first, whatever budgets or pauses say. What a rebalance recommendation does is the NodePool's policy
-(:mod:`functions.interruption.rebalance_policy`). Karpenter drains at once on scheduled changes. Source of the limits:
-ours.
+starts soon comes first, whatever budgets or pauses say, but only if EC2 lists it as a scheduled event of the instance:
+one message of AWS Health may name every instance, and messages aren't signed. What a rebalance recommendation does is
+the NodePool's policy (:mod:`functions.interruption.rebalance_policy`). Karpenter drains at once on scheduled changes.
+Source of the limits: ours.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from shared.api.meta import is_true, parse_timestamp
 from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
 from shared.base.struct import MutableStruct, Struct
+from shared.cloud_provider import instance_id
 from shared.disruption.budgets import allowed_by_budgets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.snapshot import Snapshot
@@ -43,7 +47,7 @@ _DISRUPTION_REASON = "Drifted"
 class EarlyDrain(Struct, kw_only=True):
     """A node to drain ("" before it has registered). ``deadline``: when its instance is interrupted, if known.
 
-    ``forced`` nodes are drained even if their pods don't fit elsewhere yet.
+    ``forced`` nodes are drained even if their pods don't fit elsewhere yet. ``confirmed``: EC2 lists the maintenance.
     """
 
     claim: NodeClaim
@@ -51,6 +55,7 @@ class EarlyDrain(Struct, kw_only=True):
     deadline: datetime | None = None
     forced: bool = False
     at_risk: bool = False
+    confirmed: bool = False
 
 
 class EarlyDrainPlan(Struct, kw_only=True):
@@ -67,10 +72,18 @@ def is_marked(claim: NodeClaim, *, now: datetime) -> bool:
     )
 
 
-def plan_drains(snapshot: Snapshot, *, now: datetime) -> EarlyDrainPlan:
-    """The nodes to drain now and those to cordon, the most urgent first."""
-    planner = _Planner(snapshot, now)
-    for claim in sorted(snapshot.node_claims, key=lambda c: _urgency(c, now)):
+def has_maintenance(claims: Iterable[NodeClaim]) -> bool:
+    """Whether the maintenance of any of these NodeClaims is announced, so that EC2 is to be asked for it."""
+    return any(_annotated_time(c, MAINTENANCE) is not None for c in claims if c.metadata.deletion_timestamp is None)
+
+
+def plan_drains(snapshot: Snapshot, *, scheduled: Mapping[str, datetime], now: datetime) -> EarlyDrainPlan:
+    """The nodes to drain now and those to cordon, the most urgent first.
+
+    ``scheduled`` is when EC2's scheduled events start, by instance id; empty if EC2 can't be asked.
+    """
+    planner = _Planner(snapshot, now, scheduled)
+    for claim in sorted(snapshot.node_claims, key=lambda c: _urgency(c, planner.confirmed_start(c), now)):
         if is_marked(claim, now=now):
             planner.add(claim)
     return EarlyDrainPlan(drains=tuple(planner.drains), cordon=tuple(planner.cordon))
@@ -81,6 +94,7 @@ class _Planner(MutableStruct, dict=True):
 
     snapshot: Snapshot
     now: datetime
+    scheduled: Mapping[str, datetime]
     drains: list[EarlyDrain] = []
     cordon: list[Node] = []
 
@@ -94,27 +108,38 @@ class _Planner(MutableStruct, dict=True):
         self._disruptions_allowed = {
             p.name: allowed_by_budgets(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
         }
-        self._at_risk_allowed = _at_risk_allowed(snapshot, now)
+        self._share_allowed = _share_allowed(snapshot, now)
         self._paused = paused_pools(snapshot.node_pools, snapshot.pause, now=now)
 
     def add(self, claim: NodeClaim) -> None:
         node = self._nodes.get(claim.status.provider_id)
         node_name = node.metadata.name if node is not None else ""
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
-        start = _annotated_time(claim, MAINTENANCE)
+        start = self.confirmed_start(claim)
+        announced = _annotated_time(claim, MAINTENANCE) is not None
         at_risk = _is_at_risk(claim, self.now)
         if start is not None and start - self.now <= IMMINENT:
             # Maintenance that has started has no known end, so there is no deadline: pods' budgets hold.
             deadline = start if start > self.now else None
-            self.drains.append(EarlyDrain(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk))
+            self.drains.append(
+                EarlyDrain(claim=claim, node=node_name, deadline=deadline, forced=True, at_risk=at_risk, confirmed=True)
+            )
             self._disruptions_allowed[pool] = self._disruptions_allowed.get(pool, 0) - 1
         elif pool in self._paused or claim.metadata.labels.get(names.ZONE) in self.snapshot.shifted_zones:
             return
-        elif (start is not None or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
+        elif (announced or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
             self._disruptions_allowed[pool] -= 1
             if start is None:
-                self._at_risk_allowed[pool] -= 1
-            self.drains.append(EarlyDrain(claim=claim, node=node_name, deadline=start, at_risk=at_risk))
+                self._share_allowed[pool] -= 1
+            self.drains.append(
+                EarlyDrain(claim=claim, node=node_name, deadline=start, at_risk=at_risk, confirmed=start is not None)
+            )
+
+    def confirmed_start(self, claim: NodeClaim) -> datetime | None:
+        """When the announced maintenance starts, as EC2 says; None if it lists none for the instance."""
+        if _annotated_time(claim, MAINTENANCE) is None:
+            return None
+        return self.scheduled.get(instance_id(claim.status.provider_id))
 
     def _policy_replaces(self, pool: str, node: Node | None) -> bool:
         """Whether the NodePool's policy replaces a node at risk; a node that it cordons is added to ``cordon``."""
@@ -127,7 +152,7 @@ class _Planner(MutableStruct, dict=True):
         """Whether the limits of the NodePool and the do-not-disrupt annotations allow one more drain."""
         if self._disruptions_allowed.get(pool, 0) < 1 or self._is_protected(node):
             return False
-        return maintenance_start is not None or self._at_risk_allowed.get(pool, 0) >= 1
+        return maintenance_start is not None or self._share_allowed.get(pool, 0) >= 1
 
     def _is_protected(self, node: Node | None) -> bool:
         """Whether the node or one of its pods has the do-not-disrupt annotation."""
@@ -143,10 +168,11 @@ class _Planner(MutableStruct, dict=True):
         )
 
 
-def _at_risk_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
-    """By NodePool, how many more nodes at risk may be drained: a tenth, at least one, less those in progress.
+def _share_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
+    """By NodePool, how many more nodes may be drained that EC2 doesn't confirm.
 
-    A NodeClaim that isn't initialized yet is in progress too, so a wave stops while replacements don't start.
+    A tenth, at least one, less those in progress. A NodeClaim that isn't initialized yet is in progress too, so a wave
+    stops while replacements don't start.
     """
     total: dict[str, int] = {}
     in_progress: dict[str, int] = {}
@@ -155,14 +181,16 @@ def _at_risk_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
         total[pool] = total.get(pool, 0) + 1
         deleting = claim.metadata.deletion_timestamp is not None
         starting = not deleting and not is_true(claim.status.conditions, nodeclaim.INITIALIZED)
-        if starting or (deleting and _is_at_risk(claim, now)):
+        is_announced = _is_at_risk(claim, now) or _annotated_time(claim, MAINTENANCE) is not None
+        if starting or (deleting and is_announced):
             in_progress[pool] = in_progress.get(pool, 0) + 1
     return {pool: max(1, count // _POOL_FRACTION) - in_progress.get(pool, 0) for pool, count in total.items()}
 
 
-def _urgency(claim: NodeClaim, now: datetime) -> tuple[datetime, str]:
-    time = _annotated_time(claim, MAINTENANCE) or _annotated_time(claim, AT_RISK) or now
-    return time, claim.name
+def _urgency(claim: NodeClaim, confirmed: datetime | None, now: datetime) -> tuple[bool, datetime, str]:
+    announced = _annotated_time(claim, MAINTENANCE)
+    time = confirmed or _annotated_time(claim, AT_RISK) or announced or now
+    return announced is not None and confirmed is None, time, claim.name
 
 
 def _is_at_risk(claim: NodeClaim, now: datetime) -> bool:

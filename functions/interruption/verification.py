@@ -72,6 +72,10 @@ class Verification(Struct, kw_only=True):
         verified: list[VerifiedEvent] = []
         verify_again: set[str] = set()
         for message, claim in unexpected:
+            if message.event.notice.evidence is Evidence.SCHEDULED:
+                # Each instance of it is verified when its node is to be replaced (early_drains), and again until then.
+                verified.append(VerifiedEvent(message=message, claim=claim, confirmed=False))
+                continue
             age = now - message.event.time
             facts = facts_by_instance.get(instance_id(claim.status.provider_id))
             verdict = verify(message.event.notice.evidence, facts, age=age)
@@ -107,9 +111,9 @@ class Verification(Struct, kw_only=True):
         """What EC2 reports about the instances, as far as it is evidence; EC2 is called only for these."""
         evidence: dict[str, set[Evidence]] = {}
         for message, claim in pairs:
-            if message.event.notice.evidence is not Evidence.NONE:
+            if message.event.notice.evidence not in {Evidence.NONE, Evidence.SCHEDULED}:
                 evidence.setdefault(instance_id(claim.status.provider_id), set()).add(message.event.notice.evidence)
-        return instance_facts(self.ec2(), evidence, logger=self.logger) if evidence else {}
+        return instance_facts(self.ec2(), evidence, now=self.now(), logger=self.logger) if evidence else {}
 
     def _report_contradicted(self, message: Message, claim: NodeClaim, facts: InstanceFacts | None) -> None:
         self.report["contradicted"] += 1

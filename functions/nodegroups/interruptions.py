@@ -112,7 +112,8 @@ class Interruptions(Struct, kw_only=True):
             for id_ in message.event.notice.instance_ids:
                 if id_ in members and message.event.notice.evidence is not Evidence.NONE:
                     evidence.setdefault(id_, set()).add(message.event.notice.evidence)
-        return instance_facts(self.ec2(), evidence, logger=self.logger) if evidence else {}
+        now = self.services.clock()
+        return instance_facts(self.ec2(), evidence, now=now, logger=self.logger) if evidence else {}
 
     def _verified(
         self,
@@ -130,8 +131,10 @@ class Interruptions(Struct, kw_only=True):
         verdict = verify(notice.evidence, facts, age=now - event.time)
         if verdict in (Verdict.CONTRADICTED, Verdict.PENDING):
             return None, verdict
-        if verdict is Verdict.CONFIRMED and notice.effective_at is not None:
-            interruption = _with_deadline(interruption, notice.effective_at)
+        scheduled_at = facts.scheduled_at if facts is not None else None
+        effective_at = scheduled_at if notice.evidence is Evidence.SCHEDULED else notice.effective_at
+        if verdict is Verdict.CONFIRMED and effective_at is not None:
+            interruption = _with_deadline(interruption, effective_at)
         return interruption, verdict
 
     def _of_lifecycle_action(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from aws_cdk import aws_lambda as lambda_
 
+    from infra.cluster.functions import Functions
     from infra.cluster.queues import Queues
     from infra.options.stack_options import StackOptions
 
@@ -110,7 +111,7 @@ class Events(Construct):
         options: StackOptions,
         bus: events.IEventBus,
         queues: Queues,
-        functions: Mapping[str, lambda_.IFunction],
+        functions: Functions,
         catalog: lambda_.IFunction,
     ) -> None:
         """``catalog`` is the catalog function, the cluster's or its fleet's."""
@@ -119,7 +120,8 @@ class Events(Construct):
         self._cluster = options.cluster
         self._bus = bus
         self._queues = queues
-        self._functions = functions
+        self._functions = functions.by_name
+        self._senders = functions.senders
         # The CDK's targets would add a statement for each rule to a queue of this stack, but not to an imported one.
         self._imported = {
             queue.node.path: sqs.Queue.from_queue_attributes(
@@ -130,9 +132,9 @@ class Events(Construct):
         self._hints()
         self._schedules(options)
         self._interruptions(function_sizes.INTERRUPTION, INTERRUPTIONS)
-        if function_sizes.NODE_GROUPS in functions:
+        if function_sizes.NODE_GROUPS in self._functions:
             self._interruptions(function_sizes.NODE_GROUPS, NODE_GROUP_INTERRUPTIONS)
-        if function_sizes.BUFFERS in functions:
+        if function_sizes.BUFFERS in self._functions:
             self._buffers(options)
         self._allow_rules(options)
 
@@ -315,18 +317,44 @@ class Events(Construct):
             on_users_bus = (f"{options.buffer_event_bus}/{on_default_bus}",)
         if self._queues.own_undelivered is not None:
             self._allow(self._queues.own_undelivered, (on_default_bus, on_own_bus, *on_users_bus))
+        if function_sizes.BUFFERS in self._queues.by_function:
+            sources[function_sizes.BUFFERS] = (on_default_bus, *on_users_bus)
+        if function_sizes.NODE_GROUPS in self._queues.by_function:
+            sources[function_sizes.NODE_GROUPS] = (on_default_bus,)
         for function, rules in sources.items():
             self._allow(self._queues.by_function[function], rules)
-        if function_sizes.BUFFERS in self._queues.by_function:
-            self._allow(self._queues.by_function[function_sizes.BUFFERS], (on_default_bus, *on_users_bus))
-        if function_sizes.NODE_GROUPS in self._queues.by_function:
-            self._allow(self._queues.by_function[function_sizes.NODE_GROUPS], (on_default_bus,))
+            self._deny_others(self._queues.by_function[function], rules, self._senders(function))
         for queue in self._queues.delayed.values():
             self._allow(queue, (on_default_bus,))
+            self._deny_others(queue, (on_default_bus,), ())
+
+    def _deny_others(self, queue: sqs.Queue, rules: Sequence[str], roles: Sequence[str]) -> None:
+        """Let nobody else of the account send to the queue either, whatever their own policies allow.
+
+        A negated condition holds where its key is missing ("IAM JSON policy elements: Condition operators", IAM User
+        Guide): EventBridge's requests have no aws:PrincipalArn, those of roles no aws:SourceArn.
+        """
+        excepted: dict[str, dict[str, list[str]]] = {"ArnNotLike": {"aws:SourceArn": self._rule_arns(rules)}}
+        if roles:
+            excepted["ArnNotEquals"] = {"aws:PrincipalArn": list(roles)}
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="DenyOthers",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions=excepted,
+            )
+        )
+
+    def _rule_arns(self, rules: Sequence[str]) -> list[str]:
+        stack = Stack.of(self)
+        return [stack.format_arn(service="events", resource="rule", resource_name=rule) for rule in rules]
 
     def _allow(self, queue: sqs.Queue, rules: Sequence[str]) -> None:
         stack = Stack.of(self)
-        arns = [stack.format_arn(service="events", resource="rule", resource_name=rule) for rule in rules]
+        arns = self._rule_arns(rules)
         queue.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="AllowRules",

@@ -188,6 +188,10 @@ class Functions(Construct):
                 )
             )
 
+    def senders(self, owner: str) -> list[str]:
+        """The ARNs of the roles that send to the queue of that function."""
+        return [role.role_arn for name, role in self.roles.items() if permissions.sends_to(owner, setting_names(name))]
+
 
 def make_function(
     scope: Construct,

@@ -300,6 +300,11 @@ _SENDS = {
 """The statement's id, and the function whose queue it is, by setting."""
 
 
+def sends_to(owner: str, settings: Iterable[str]) -> bool:
+    """Whether a function with these settings sends to the queue of function ``owner``."""
+    return any(setting in _SENDS and _SENDS[setting][1] == owner for setting in settings)
+
+
 _WITHOUT_RIGHTS = frozenset(
     {
         *("cluster_name", "node_instance_profile", "planned_pods", "buffer_events", "relay", "webhook_digest"),
@@ -386,6 +391,6 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
         # It sends to one queue, which follows from its settings.
         function_sizes.WEBHOOK: list,
         # Its other permissions follow from its settings.
-        function_sizes.NODE_GROUPS: lambda: [*describe_cluster, *describe_instances, *_verify(on)],
+        function_sizes.NODE_GROUPS: lambda: [*describe_cluster, *describe_instances, *_verify(on), *_read_status(on)],
     }
     return [*purposes[function](), *(s for setting in settings for s in _by_setting(setting, function, on))]

@@ -58,7 +58,7 @@ class ClusterResources:
         on = self._permission_scope(options, bus=bus, queues=queues, storage=storage, nodes=nodes, fleet=fleet)
         functions = Functions(scope, "Functions", on=on, nodes=nodes, options=options, code=code, webhook_digest=digest)
         catalog = fleet.catalog_function() if fleet else functions.by_name[function_sizes.CATALOG]
-        Events(scope, "Events", options=options, bus=bus, queues=queues, functions=functions.by_name, catalog=catalog)
+        Events(scope, "Events", options=options, bus=bus, queues=queues, functions=functions, catalog=catalog)
         access = ClusterAccess(scope, "ClusterAccess", options=options, functions=functions.roles, nodes=nodes, bus=bus)
         if fleet is None:
             self._observe(options, functions, queues)

@@ -7,7 +7,8 @@ once. The status of a spot request changes with the warning: it is "immediately 
 ``instance-terminated-no-capacity``, two minutes before the instance is terminated ("Spot request status", EC2 User
 Guide). While it is still ``fulfilled``, the warning is followed without the part that can't be undone: the deadline
 that overrides PodDisruptionBudgets. An instance that has ended is unknown to EC2 at first if it died soon after its
-launch; why it died is needed before its NodeClaim goes. If EC2 doesn't answer, every event is accepted.
+launch; why it died is needed before its NodeClaim goes. If EC2 doesn't answer, every event about one instance is
+accepted. A message of AWS Health may name all instances, so each is followed only if EC2 lists a scheduled event of it.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from shared.base.struct import Struct
 from shared.interruptions.notice import Evidence
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from shared.cloud_provider import Instance
 
 STATE_LAG = timedelta(seconds=15)
 """An instance that EC2 reports as running this long after a contrary event is running; sweeps check it anyway."""
 SPOT_STATUS_LAG = timedelta(seconds=45)
 """How long the spot request is described again: a deadline that is set later leaves pods no grace period."""
+SCHEDULE_LAG = timedelta(minutes=2)
+"""How long EC2 is asked again for the scheduled event that AWS Health announces; it is days ahead."""
 _FULFILLED = "fulfilled"
 """The status of a spot request whose instance runs and is not being interrupted."""
 _RUNNING_STATES = frozenset({"pending", "running"})
@@ -38,13 +43,15 @@ class InstanceFacts(Struct, kw_only=True):
     """What EC2 reports about an instance: state, capacity type, and the spot request's status ("" if unknown).
 
     ``state`` is :data:`UNKNOWN` for an instance that EC2 doesn't describe.
-    ``instance`` is None where the spot request alone is evidence enough.
+    ``instance`` is None where the spot request alone is evidence enough. ``scheduled_at`` is when the first scheduled
+    event of it starts.
     """
 
     state: str
     capacity_type: str
     spot_status: str = ""
     instance: Instance | None = None
+    scheduled_at: datetime | None = None
 
 
 class Verdict(Enum):
@@ -62,6 +69,8 @@ class Verdict(Enum):
 
 def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -> Verdict:
     """The verdict on an event of that age; ``facts`` None: EC2 didn't answer."""
+    if evidence is Evidence.SCHEDULED:
+        return _verify_schedule(facts, age)
     if facts is not None and facts.state == UNKNOWN and evidence is Evidence.NOT_RUNNING and age < STATE_LAG:
         return Verdict.PENDING
     if facts is None or evidence is Evidence.NONE or facts.state not in _RUNNING_STATES:
@@ -73,7 +82,18 @@ def verify(evidence: Evidence, facts: InstanceFacts | None, *, age: timedelta) -
         # AWS doesn't document whether EC2 names a reclaimed reservation until its instances are terminated.
         verdicts = {names.RESERVED: Verdict.CONFIRMED, names.SPOT: Verdict.CONTRADICTED}
         return verdicts.get(facts.capacity_type, Verdict.UNCONFIRMED)
+    return _verify_spot(evidence, facts)
+
+
+def _verify_spot(evidence: Evidence, facts: InstanceFacts) -> Verdict:
     if facts.capacity_type != names.SPOT:
         return Verdict.CONTRADICTED
     confirmed = evidence is Evidence.SPOT or facts.spot_status != _FULFILLED
     return Verdict.CONFIRMED if confirmed else Verdict.UNCONFIRMED
+
+
+def _verify_schedule(facts: InstanceFacts | None, age: timedelta) -> Verdict:
+    """The verdict on a scheduled event that is announced: without an answer of EC2 it isn't followed."""
+    if facts is None or (facts.scheduled_at is None and age < SCHEDULE_LAG):
+        return Verdict.PENDING
+    return Verdict.CONTRADICTED if facts.scheduled_at is None else Verdict.CONFIRMED

@@ -17,10 +17,15 @@ from shared.base.struct import Struct
 from shared.interruptions.notice import VALIDITY, Action, Evidence, Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceStatusSummaryTypeDef, InstanceStatusTypeDef
+    from mypy_boto3_ec2.type_defs import (
+        FilterTypeDef,
+        InstanceStatusEventTypeDef,
+        InstanceStatusSummaryTypeDef,
+        InstanceStatusTypeDef,
+    )
 
 UNHEALTHY_AFTER = timedelta(minutes=2)
 """How long a check fails before it counts."""
@@ -30,21 +35,22 @@ _FAILED = "failed"
 _OVER = ("[Completed]", "[Canceled]")
 """What EC2's description of an event starts with once it is over; it is described for up to a week then."""
 
+SCHEDULED: Sequence[FilterTypeDef] = (
+    {
+        "Name": "event.code",
+        "Values": [
+            "instance-reboot",
+            "instance-retirement",
+            "instance-stop",
+            "system-maintenance",
+            "system-reboot",
+        ],
+    },
+)
 FILTERS: tuple[Sequence[FilterTypeDef], ...] = (
     ({"Name": "system-status.status", "Values": ["impaired"]},),
     ({"Name": "instance-status.status", "Values": ["impaired"]},),
-    (
-        {
-            "Name": "event.code",
-            "Values": [
-                "instance-reboot",
-                "instance-retirement",
-                "instance-stop",
-                "system-maintenance",
-                "system-reboot",
-            ],
-        },
-    ),
+    SCHEDULED,
 )
 """What is asked for, one after the other: EC2 only returns instances for which all filters of a call hold."""
 
@@ -62,7 +68,7 @@ def notice_of(status: InstanceStatusTypeDef, *, now: datetime) -> Notice | None:
                 effective_at=now,
                 running=False,
             )
-    events = [e for e in status.get("Events", ()) if not e.get("Description", "").startswith(_OVER)]
+    events = _scheduled_events(status)
     if not events:
         return None
     first = min(events, key=lambda e: e.get("NotBefore", now))
@@ -76,6 +82,20 @@ def notice_of(status: InstanceStatusTypeDef, *, now: datetime) -> Notice | None:
         effective_at=start,
         valid_for=VALIDITY,
     )
+
+
+def scheduled_starts(statuses: Iterable[InstanceStatusTypeDef], *, now: datetime) -> dict[str, datetime]:
+    """When the first scheduled event of each instance starts that has one."""
+    return {
+        status["InstanceId"]: min(event.get("NotBefore", now) for event in events)
+        for status in statuses
+        if (events := _scheduled_events(status))
+    }
+
+
+def _scheduled_events(status: InstanceStatusTypeDef) -> list[InstanceStatusEventTypeDef]:
+    """The events of the instance that aren't over."""
+    return [e for e in status.get("Events", ()) if not e.get("Description", "").startswith(_OVER)]
 
 
 def _fails(summary: InstanceStatusSummaryTypeDef, now: datetime) -> bool:

@@ -29,7 +29,10 @@ _RESOLVED = "RESOLVED"
 
 
 def parse(detail: Detail, time: datetime) -> Notice:
-    """The affected instances are replaced before the maintenance; other services and categories need no action."""
+    """The affected instances are replaced before the maintenance; other services and categories need no action.
+
+    One message may name all instances of a cluster, so EC2 is asked for the events of each before it counts.
+    """
     if detail.get("service") != "EC2" or detail.get("eventTypeCategory") != "scheduledChange":
         return Notice(
             instance_ids=(),
@@ -51,7 +54,7 @@ def parse(detail: Detail, time: datetime) -> Notice:
         action=Action.NO_ACTION if closed or not ids else Action.REPLACE_BEFORE_MAINTENANCE,
         reason=EventReason("ScheduledChange"),
         message=f"AWS Health announces {code} for {start:%Y-%m-%d %H:%M} UTC",
-        evidence=Evidence.NONE,
+        evidence=Evidence.SCHEDULED,
         effective_at=start,
         valid_for=VALIDITY,
     )

@@ -106,7 +106,7 @@ def budget(world: World, *, allowed: int) -> None:
     )
 
 
-def put_event(detail_type: str, detail: dict[str, str], *, at: datetime, source: str = "aws.autoscaling") -> None:
+def put_event(detail_type: str, detail: dict[str, Any], *, at: datetime, source: str = "aws.autoscaling") -> None:
     events: Any = boto3.client("events")
     events.put_events(
         Entries=[{"Source": source, "DetailType": detail_type, "Detail": json.dumps(detail), "Time": at.timestamp()}]
@@ -308,3 +308,29 @@ def test_a_crash_between_any_two_calls(world: World) -> None:
     assert sizes(group)[1] == 2
     calls = {"auto-scaling CompleteLifecycleAction", "kubernetes PATCH nodes/NAME", "sqs SendMessage"}
     assert {(call, when) for call in calls for when in ("before", "after")} <= crashes.tried
+
+
+def test_maintenance_of_all_instances_that_ec2_does_not_list_drains_none(world: World) -> None:
+    group = spot_group(world, desired=3)
+    grown(world, group, desired=3)
+    run_pods(world)
+    budget(world, allowed=0)
+    node, instance = with_pods(world)
+    soon = (world.clock.now() + timedelta(seconds=90)).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    detail = {
+        "service": "EC2",
+        "eventTypeCategory": "scheduledChange",
+        "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+        "startTime": soon,
+        "affectedEntities": [{"entityValue": id_} for id_ in states(group)],
+    }
+    put_event("AWS Health Event", detail, at=world.clock.now(), source="aws.health")
+    world.run_for(timedelta(minutes=5))
+    assert len(ready(world)) == 3
+    assert len(world.pods(phase="Running")) == 2
+    # The same message about one that EC2 lists: the date that counts is EC2's.
+    world.aws.statuses.schedule(instance, "instance-retirement", world.clock.now() + timedelta(days=10))
+    put_event("AWS Health Event", detail, at=world.clock.now(), source="aws.health")
+    world.run_for(timedelta(minutes=5))
+    assert {n["metadata"]["name"] for n in world.nodes() if n["spec"].get("unschedulable")} == {node}
+    assert len(world.pods(node=node, phase="Running")) > 0

@@ -158,8 +158,9 @@ def test_maintenance_is_done_when_it_is_near_although_the_cluster_is_paused(shel
     fill(world, 4)
     shell.tenon("pause", "demo")
     far, near = (i.id for i in world.instances())
-    send(world, health(world, far, world.clock.now() + timedelta(hours=20)))
-    send(world, health(world, near, world.clock.now() + timedelta(minutes=50)))
+    for instance, ahead in ((far, timedelta(hours=20)), (near, timedelta(minutes=50))):
+        world.aws.statuses.schedule(instance, "instance-retirement", world.clock.now() + ahead)
+        send(world, health(world, instance, start=world.clock.now() + ahead))
     world.run_for(timedelta(minutes=15))
     assert {i.id for i in world.instances()} >= {far}
     assert near not in {i.id for i in world.instances()}

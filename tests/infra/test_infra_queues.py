@@ -43,7 +43,7 @@ def test_every_queue_is_encrypted_and_requires_tls(of_type: Select) -> None:
     denied = set()
     for policy in of_type("AWS::SQS::QueuePolicy").values():
         for statement in policy["PolicyDocument"]["Statement"]:
-            if statement["Effect"] == "Deny":
+            if statement["Effect"] == "Deny" and statement.get("Sid") != "DenyOthers":
                 assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
                 assert statement["Principal"] == {"AWS": "*"}
                 assert statement["Action"] == "sqs:*"
@@ -65,6 +65,30 @@ def test_queue_policies_only_allow_rules_of_this_stack_by_one_statement(of_type:
                 assert rule.startswith(("arn:aws:events:us-east-1:123456789012:rule/tenon-demo.", RULES_ON_THE_BUS))
             fed_by_rules |= {queue["Ref"] for queue in policy["Queues"]}
     assert len(fed_by_rules) == 5
+
+
+def test_nobody_else_of_the_account_may_send_to_a_queue_that_functions_read(of_type: Select) -> None:
+    """Only the stack's rules, and the functions whose own policy allows it, whatever other principals' policies say."""
+    senders: dict[str, set[str]] = {}
+    for policy in of_type("AWS::IAM::Policy").values():
+        for statement in policy["PolicyDocument"]["Statement"]:
+            if statement["Action"] == "sqs:SendMessage":
+                queue = statement["Resource"]["Fn::GetAtt"][0]
+                senders.setdefault(queue, set()).update(role["Ref"] for role in policy["Roles"])
+    denied = {}
+    for policy in of_type("AWS::SQS::QueuePolicy").values():
+        statements = {s.get("Sid", ""): s for s in policy["PolicyDocument"]["Statement"]}
+        if "DenyOthers" not in statements:
+            continue
+        (queue,) = (queue["Ref"] for queue in policy["Queues"])
+        denial = statements["DenyOthers"]
+        assert (denial["Effect"], denial["Action"], denial["Principal"]) == ("Deny", "sqs:SendMessage", {"AWS": "*"})
+        rules = statements["AllowRules"]["Condition"]["ArnLike"]["aws:SourceArn"]
+        assert denial["Condition"]["ArnNotLike"] == {"aws:SourceArn": rules}
+        roles = denial["Condition"].get("ArnNotEquals", {}).get("aws:PrincipalArn", [])
+        denied[queue] = {role["Fn::GetAtt"][0] for role in (roles if isinstance(roles, list) else [roles])}
+    read = {m["EventSourceArn"]["Fn::GetAtt"][0] for m in of_type("AWS::Lambda::EventSourceMapping").values()}
+    assert denied == {queue: senders.get(queue, set()) for queue in read}
 
 
 def test_visibility_timeouts_are_six_function_timeouts(of_type: Select, functions: Functions) -> None:

@@ -25,7 +25,7 @@ RESERVED = "EC2 Capacity Reservation Instance Interruption Warning"
 
 
 def deployment(
-    name: str, replicas: int, *, grace: int = GRACE, annotations: dict[str, str] | None = None
+    name: str, replicas: int, *, grace: int = GRACE, annotations: dict[str, str] | None = None, **pod: Any
 ) -> dict[str, Any]:
     return sample_objects.deployment(
         name,
@@ -33,6 +33,7 @@ def deployment(
         {"cpu": "700m", "memory": "256Mi"},
         annotations=annotations,
         terminationGracePeriodSeconds=grace,
+        **pod,
     )
 
 
@@ -43,6 +44,7 @@ def small_nodes(
     budgets: str = "100%",
     capacity_types: Sequence[str] = ("spot",),
     reservation: str = "",
+    name: str = "default",
 ) -> None:
     """A NodePool of nodes with two vCPUs, for two of the pods each; spot by default."""
     reserved = {"capacityReservationSelectorTerms": [{"id": reservation}]} if reservation else {}
@@ -53,7 +55,7 @@ def small_nodes(
     }
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": budgets}]}
     pool = sample_objects.node_pool(
-        requirements, annotations=annotations, template={"expireAfter": "Never"}, disruption=disruption
+        requirements, annotations=annotations, template={"expireAfter": "Never"}, disruption=disruption, name=name
     )
     world.apply([sample_objects.node_class(world, **reserved), pool])
 
@@ -135,13 +137,14 @@ def since(moment: datetime, timeline_event: Any) -> float:
     return float((timeline_event.at - moment).total_seconds())
 
 
-def health(world: World, instance: str, start: datetime) -> str:
+def health(world: World, *instances: str, start: datetime) -> str:
+    """AWS Health's message about these instances; EC2 lists their events only if a test schedules them."""
     detail = {
         "service": "EC2",
         "eventTypeCategory": "scheduledChange",
         "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
         "startTime": start.strftime("%a, %d %b %Y %H:%M:%S GMT"),
-        "affectedEntities": [{"entityValue": instance}],
+        "affectedEntities": [{"entityValue": instance} for instance in instances],
     }
     return event(world, "AWS Health Event", detail, source="aws.health")
 

@@ -97,7 +97,8 @@ def test_scheduled_maintenance_waits_for_disruption_budgets_until_it_is_imminent
         instance = world.instances()[0].id
         (node,) = nodes_of(world, {instance})
         start = world.clock.now() + timedelta(minutes=75)
-        send(world, health(world, instance, start))
+        world.aws.statuses.schedule(instance, "instance-retirement", start)
+        send(world, health(world, instance, start=start))
         world.run_for(timedelta(minutes=10))
         assert not is_deleting(world, node)
         assert "tenon.sh/maintenance-starts" in claim_annotations(world, node)

@@ -20,6 +20,7 @@ from tests.e2e.interruptions.environment import (
     deployment,
     event,
     fill,
+    health,
     interruptions,
     is_deleting,
     send,
@@ -175,3 +176,46 @@ def test_a_warning_is_followed_when_ec2_cannot_be_called(quiet_world: World) -> 
     assert (world.clock.now() - warned).total_seconds() <= 110
     messages = {line["message"] for i in interruptions(world) if i.at >= warned for line in i.logs}
     assert "EC2 could not be called; events are accepted without verification" in messages
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=90), timedelta(days=-1), timedelta(days=3)])
+def test_one_message_about_all_instances_that_ec2_does_not_confirm_drains_nothing_that_is_protected(
+    world: World, ahead: timedelta
+) -> None:
+    """Each node is guarded by another rule: a budget of its NodePool, its pod's annotation, a PodDisruptionBudget."""
+    small_nodes(world, budgets="0", name="closed")
+    small_nodes(world, name="open")
+    guarded = {"karpenter.sh/do-not-disrupt": "true"}
+    world.apply(
+        [
+            deployment("closed", 6, nodeSelector={"karpenter.sh/nodepool": "closed"}),
+            deployment("guarded", 4, annotations=guarded, nodeSelector={"karpenter.sh/nodepool": "open"}),
+            budget("held", 0),
+            deployment("held", 2, nodeSelector={"karpenter.sh/nodepool": "open"}),
+        ]
+    )
+    fill(world, 12)
+    running = {p["metadata"]["uid"] for p in world.pods(phase="Running")}
+    launched = {i.id for i in world.instances()}
+    send(world, health(world, *launched, start=world.clock.now() + ahead))
+    world.run_for(timedelta(minutes=15))
+    assert running <= {p["metadata"]["uid"] for p in world.pods(phase="Running")}
+    assert not [c for c in world.claims() if DEADLINE in c["metadata"].get("annotations", {})]
+    assert launched <= {i.id for i in world.instances()}
+    assert len(world.instances()) <= len(launched) + 1
+    assert world.dead_letters() == []
+    assert_no_failures(world)
+
+
+def test_one_message_about_all_instances_replaces_a_tenth_of_a_node_pool_at_a_time(world: World) -> None:
+    small_nodes(world)
+    world.apply([deployment("web", 40)])
+    fill(world, 40)
+    launched = {i.id for i in world.instances()}
+    send(world, health(world, *launched, start=world.clock.now() + timedelta(seconds=90)))
+    most = 0
+    for _ in range(60):
+        world.run_for(timedelta(seconds=10))
+        most = max(most, sum(bool(c["metadata"].get("deletionTimestamp")) for c in world.claims()))
+    assert 1 <= most <= len(launched) // 10
+    assert_no_failures(world)

@@ -15,6 +15,7 @@ from shared.api.kubernetes import Node, NodeSpec, NodeStatus, Pod, PodSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
 from shared.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from shared.api.pause import Pause
 from shared.base.struct import with_fields
 from shared.snapshot import Snapshot
 
@@ -88,8 +89,18 @@ def cluster(
     return Snapshot(taken_at=NOW, node_claims=tuple(claims), nodes=tuple(nodes), node_pools=(pool,), pods=tuple(pods))
 
 
-def drained_nodes(snapshot: Snapshot) -> list[str]:
-    return [d.node for d in early_drains.plan_drains(snapshot, now=NOW).drains]
+def plan(snapshot: Snapshot, *, now: datetime = NOW, confirmed: bool = True) -> early_drains.EarlyDrainPlan:
+    """The plan where EC2 lists all announced maintenance, or none of it."""
+    announced = {
+        claim.status.provider_id.rpartition("/")[2]: datetime.fromisoformat(text)
+        for claim in snapshot.node_claims
+        if (text := claim.metadata.annotations.get(early_drains.MAINTENANCE))
+    }
+    return early_drains.plan_drains(snapshot, scheduled=announced if confirmed else {}, now=now)
+
+
+def drained_nodes(snapshot: Snapshot, *, confirmed: bool = True) -> list[str]:
+    return [d.node for d in plan(snapshot, confirmed=confirmed).drains]
 
 
 def test_a_policy_may_replace_nodes_at_risk() -> None:
@@ -108,10 +119,10 @@ def test_maintenance_does_not_depend_on_the_policy() -> None:
 
 
 def test_a_policy_may_ignore_recommendations_or_cordon() -> None:
-    assert early_drains.plan_drains(cluster(5, at_risk=[3], policy="ignore"), now=NOW) == early_drains.EarlyDrainPlan()
-    plan = early_drains.plan_drains(cluster(5, at_risk=[3], policy="cordon"), now=NOW)
-    assert plan.drains == ()
-    assert [n.metadata.name for n in plan.cordon] == ["n003"]
+    assert plan(cluster(5, at_risk=[3], policy="ignore")) == early_drains.EarlyDrainPlan()
+    planned = plan(cluster(5, at_risk=[3], policy="cordon"))
+    assert planned.drains == ()
+    assert [n.metadata.name for n in planned.cordon] == ["n003"]
 
 
 @given(size=st.integers(1, 120), at_risk=st.sets(st.integers(0, 119)), leaving=st.sets(st.integers(0, 119)))
@@ -141,13 +152,49 @@ def test_maintenance_waits_for_disruption_budgets_until_it_is_imminent() -> None
     closed = [Budget(nodes="0", schedule="0 8 * * *", duration="8h")]
     assert drained_nodes(cluster(20, maintenance={2: NOW + timedelta(hours=2)}, budgets=closed)) == []
     imminent = cluster(20, maintenance={2: NOW + timedelta(minutes=50)}, budgets=closed)
-    drains = early_drains.plan_drains(imminent, now=NOW).drains
+    drains = plan(imminent).drains
     assert [(d.node, d.forced, d.deadline) for d in drains] == [("n002", True, NOW + timedelta(minutes=50))]
 
 
 def test_maintenance_that_has_started_sets_no_deadline() -> None:
-    (planned,) = early_drains.plan_drains(cluster(20, maintenance={2: NOW - timedelta(hours=1)}), now=NOW).drains
+    (planned,) = plan(cluster(20, maintenance={2: NOW - timedelta(hours=1)})).drains
     assert (planned.forced, planned.deadline) == (True, None)
+
+
+@given(
+    size=st.integers(1, 120),
+    starts=st.dictionaries(st.integers(0, 119), st.integers(-(10**6), 10**6)),
+    leaving=st.sets(st.integers(0, 119)),
+    budget=st.sampled_from(["0", "1", "10%", "100%"]),
+)
+def test_maintenance_that_ec2_does_not_list_drains_a_share_as_budgets_allow_and_without_deadline(
+    size: int, starts: dict[int, int], leaving: set[int], budget: str
+) -> None:
+    """Whatever date a message names, and however many nodes."""
+    maintenance = {i: NOW + timedelta(minutes=minutes) for i, minutes in starts.items() if i < size}
+    leaving = {i for i in leaving if i in maintenance}
+    snapshot = cluster(size, maintenance=maintenance, deleted=leaving, budgets=[Budget(nodes=budget)])
+    drains = plan(snapshot, confirmed=False).drains
+    allowed = {"0": 0, "1": 1, "10%": -(-size // 10), "100%": size}[budget]
+    assert len(drains) <= max(0, min(max(1, size // 10), allowed) - len(leaving))
+    assert not any(d.forced or d.deadline or d.confirmed for d in drains)
+
+
+def test_maintenance_that_ec2_does_not_list_spares_protected_and_paused_nodes() -> None:
+    soon = {i: NOW + timedelta(seconds=90) for i in range(20)}
+    assert drained_nodes(cluster(20, maintenance=soon, protected=range(19)), confirmed=False) == ["n019"]
+    paused = with_fields(cluster(20, maintenance=soon), pause=Pause())
+    assert drained_nodes(paused, confirmed=False) == []
+    assert len(drained_nodes(paused)) == 20
+
+
+def test_the_deadline_is_the_date_that_ec2_names() -> None:
+    forged = cluster(20, maintenance={2: NOW + timedelta(seconds=90)})
+    assert early_drains.plan_drains(forged, scheduled={"i-002": NOW + timedelta(days=14)}, now=NOW).drains[0] == (
+        early_drains.EarlyDrain(
+            claim=forged.node_claims[2], node="n002", deadline=NOW + timedelta(days=14), confirmed=True
+        )
+    )
 
 
 def test_do_not_disrupt_is_honoured_except_for_imminent_maintenance() -> None:
@@ -160,7 +207,7 @@ def test_a_recommendation_is_valid_for_twenty_minutes() -> None:
     claim = snapshot.node_claims[3]
     assert early_drains.is_marked(claim, now=NOW + timedelta(minutes=18))
     assert not early_drains.is_marked(claim, now=NOW + timedelta(minutes=20))
-    assert early_drains.plan_drains(snapshot, now=NOW + timedelta(minutes=20)) == early_drains.EarlyDrainPlan()
+    assert plan(snapshot, now=NOW + timedelta(minutes=20)) == early_drains.EarlyDrainPlan()
 
 
 def test_nodes_in_a_zone_shifted_away_stay_until_their_maintenance_is_imminent() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.interruptions.event_verification import STATE_LAG, UNKNOWN, InstanceFacts, Verdict, verify
+from shared.interruptions.event_verification import SCHEDULE_LAG, STATE_LAG, UNKNOWN, InstanceFacts, Verdict, verify
 from shared.interruptions.notice import Evidence
 
 NOW = timedelta()
+OF_ONE_INSTANCE = [evidence for evidence in Evidence if evidence is not Evidence.SCHEDULED]
 NO_CAPACITY = "instance-terminated-no-capacity"
 
 
@@ -17,12 +18,12 @@ def facts(capacity_type: str, *, state: str = "running", status: str = "") -> In
     return InstanceFacts(state=state, capacity_type=capacity_type, spot_status=status)
 
 
-@pytest.mark.parametrize("evidence", Evidence)
+@pytest.mark.parametrize("evidence", OF_ONE_INSTANCE)
 def test_without_an_answer_every_event_is_confirmed(evidence: Evidence) -> None:
     assert verify(evidence, None, age=NOW) is Verdict.CONFIRMED
 
 
-@pytest.mark.parametrize("evidence", Evidence)
+@pytest.mark.parametrize("evidence", OF_ONE_INSTANCE)
 @pytest.mark.parametrize("state", ["stopping", "stopped", "shutting-down", "terminated"])
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand", "reserved"])
 def test_any_event_about_an_instance_that_is_not_running_is_confirmed(
@@ -68,3 +69,13 @@ def test_an_instance_that_ec2_does_not_know_yet_has_ended_once_ec2_should_know_i
     assert verify(Evidence.NOT_RUNNING, unknown, age=STATE_LAG - timedelta(seconds=1)) is Verdict.PENDING
     assert verify(Evidence.NOT_RUNNING, unknown, age=STATE_LAG) is Verdict.CONFIRMED
     assert verify(Evidence.SPOT, unknown, age=NOW) is Verdict.CONFIRMED
+
+
+def test_a_scheduled_event_is_followed_only_if_ec2_lists_it() -> None:
+    """One message may name every instance."""
+    soon, late = SCHEDULE_LAG - timedelta(seconds=1), SCHEDULE_LAG
+    listed = InstanceFacts(state="running", capacity_type="spot", scheduled_at=datetime(2026, 12, 1, tzinfo=UTC))
+    assert verify(Evidence.SCHEDULED, listed, age=NOW) is Verdict.CONFIRMED
+    assert verify(Evidence.SCHEDULED, facts("spot"), age=soon) is Verdict.PENDING
+    assert verify(Evidence.SCHEDULED, facts("spot"), age=late) is Verdict.CONTRADICTED
+    assert verify(Evidence.SCHEDULED, None, age=late) is Verdict.PENDING
