@@ -102,12 +102,12 @@ def _launch(
         type_: {**template_tags.get(type_, {}), **request_tags.get(type_, {})}
         for type_ in ("instance", "volume", "network-interface", *([_SPOT_REQUEST] if spot else []))
     }
-    asked = {
+    requested = {
         "ec2:CreateFleet": (used, _OF_FLEET),
         # An instant fleet runs instances in its caller's name.
         "ec2:RunInstances": (used | set(_used_resources(data, at)), created),
     }
-    for action, (resources, types) in asked.items():
+    for action, (resources, types) in requested.items():
         yield action, at.arn("ec2", f"launch-template/{id_}"), _resource_tags(at.resources.tags(id_))
         for resource in sorted(resources):
             yield action, resource, dict(template)

@@ -149,9 +149,19 @@ class IamEnforcement:
 
 
 def role_statements(role: str) -> tuple[Statement, ...]:
-    """The statements of a role's inline policies."""
-    documents = backends.iam().get_role(role).policies.values()
-    return tuple(statement for document in documents for statement in iam_policies.parse(json.loads(document)))
+    """The statements of a role's policies."""
+    return tuple(statement for document in role_documents(role) for statement in iam_policies.parse(document))
+
+
+def role_documents(role: str) -> list[dict[str, Any]]:
+    """The documents of a role's inline policies, and of the account's own managed ones that are attached to it.
+
+    The CDK puts what an inline policy has no room for into managed policies.
+    """
+    moto_role = backends.iam().get_role(role)
+    own = [policy for arn, policy in moto_role.managed_policies.items() if f"::{backends.ACCOUNT}:" in arn]
+    attached = [v.document for policy in own for v in policy.versions if v.version_id == policy.default_version_id]
+    return [json.loads(text) for text in (*moto_role.policies.values(), *attached)]
 
 
 class MotoResources(Struct, kw_only=True):

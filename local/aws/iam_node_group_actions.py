@@ -35,9 +35,9 @@ def _terminate(params: Params, at: CallContext) -> Iterator[Permission]:
 
 
 def _permission(action: str, group: str, at: CallContext) -> Permission:
-    """The permission with the group's tags under both keys; a group that doesn't exist has any id."""
+    """The permission with the group's tags under both keys; a group that doesn't exist has any id and name."""
     id_, tags = at.resources.auto_scaling_group(group)
-    resource = at.arn("autoscaling", f"autoScalingGroup:{id_ or '*'}:autoScalingGroupName/{group}")
+    resource = at.arn("autoscaling", f"autoScalingGroup:{id_ or '*'}:autoScalingGroupName/{group or '*'}")
     keys = ("aws:ResourceTag", "autoscaling:ResourceTag")
     return action, resource, {f"{key}/{tag}": [value] for key in keys for tag, value in tags.items()}
 

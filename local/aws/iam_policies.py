@@ -175,9 +175,16 @@ def _condition_holds(operator: str, key: str, expected: Sequence[str], context: 
     test = _NEGATED.get(name) or _OPERATORS.get(name)
     if test is None or quantifier not in {"", "ForAllValues", "ForAnyValue"}:
         raise PolicyError(f"{operator}: this condition is not supported here")
-    if key.lower() in _MULTIVALUED and not quantifier:
-        return False  # whether IAM matches one of the values is not documented
     if present is None:
         return optional or (negated and not quantifier) or quantifier == "ForAllValues"
     results = [any(test(value, pattern) for pattern in expected) != negated for value in present]
-    return any(results) if quantifier == "ForAnyValue" else all(results)
+    return _values_hold(quantifier, key, results)
+
+
+def _values_hold(quantifier: str, key: str, results: Sequence[bool]) -> bool:
+    """Whether the condition holds, by what holds for each value of the key."""
+    if quantifier == "ForAnyValue":
+        return any(results)
+    if not quantifier and key.lower() in _MULTIVALUED:
+        return False  # whether IAM matches one of the values is not documented
+    return all(results)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from moto import mock_aws
 
+from local.aws.iam_enforcement import role_statements
 from local.aws.iam_policies import PolicyError, Request, allows, parse
 
 QUEUE = "arn:aws:sqs:us-east-1:123456789012:work"
@@ -114,3 +118,23 @@ def test_more_denials_never_allow_more(statements: list[tuple[str, list[str]]], 
     everything = may(*(statement_of(*each) for each in statements), **context)
     without = may(*(statement_of(*each) for each in statements if each[0] == "Allow"), **context)
     assert without or not everything
+
+
+def test_a_key_with_several_values_matches_with_a_set_operator_alone() -> None:
+    of_relay = {"events:source": "tenon.relay"}
+    assert not may(statement(Condition={"StringEquals": of_relay}), events_source="tenon.relay")
+    for_all = statement(Condition={"ForAllValues:StringEquals": of_relay})
+    assert may(for_all, events_source="tenon.relay")
+    assert not may(for_all, events_source="tenon.relay,aws.ec2")
+
+
+def test_policies_of_the_account_that_are_attached_to_a_role_count() -> None:
+    # The CDK puts what an inline policy has no room for into such policies.
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement()]})
+    with mock_aws():
+        iam = boto3.client("iam")
+        iam.create_role(RoleName="role", AssumeRolePolicyDocument="{}")
+        iam.put_role_policy(RoleName="role", PolicyName="inline", PolicyDocument=document)
+        arn = iam.create_policy(PolicyName="overflow", PolicyDocument=document)["Policy"]["Arn"]
+        iam.attach_role_policy(RoleName="role", PolicyArn=arn)
+        assert len(role_statements("role")) == 2
