@@ -44,7 +44,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: test
 test: $(READY) ## unit and integration tests, and one world for each flow, in about five minutes (ARGS="-k name" picks some)
-	@$(PYTEST) -m "not long and not real and (flow or not e2e)" --ignore tests/local $(ARGS)
+	@$(PYTEST) -m "not long and not real and not aws and (flow or not e2e)" --ignore tests/local $(ARGS)
 
 .PHONY: test-local
 test-local: $(READY) ## the tests of the local world itself: its API server, scheduler, controllers, kubelets and AWS
@@ -56,7 +56,7 @@ test-rest: $(READY) ## what make test leaves out and takes less than a minute: t
 
 .PHONY: test-all
 test-all: $(READY) ## the long tests too: large clusters, every crash, and all end-to-end tests in a hostile world
-	@$(PYTEST) -m "not real" $(ARGS)
+	@$(PYTEST) -m "not real and not aws" $(ARGS)
 	@TENON_HOSTILE=1 $(PYTEST) -m "not long and not real and not calm_world" tests/e2e $(ARGS)
 
 .PHONY: test-real
@@ -71,6 +71,10 @@ control-plane: $(READY) ## the real control planes for test-real, built by Go (f
 .PHONY: test-karpenter
 test-karpenter: $(READY) ## Karpenter's own suites on a real control plane, built by Go (ARGS="--focus name" runs some)
 	@$(BIN)/python -m tests.karpenter $(ARGS)
+
+.PHONY: test-aws
+test-aws: $(READY) ## judged by engines of AWS's behaviour: IAM (needs Node.js), EventBridge (Java, Maven), Lambda (Go, Python 3.13)
+	@$(PYTEST) -m aws tests/aws_judges $(ARGS)
 
 .PHONY: lint
 lint: $(READY) ## format, lint, types, layers

@@ -50,11 +50,16 @@ class Targets:
 
     @property
     def bucket(self) -> str:
-        return self.cloud.deployed.outputs["CatalogBucket"]
+        return _bucket(self.cloud)
 
     @property
     def table(self) -> str:
         return self.cloud.deployed.outputs["TableName"]
+
+
+def _bucket(cloud: Cloud) -> str:
+    """The catalog's, which a fleet's own stack may have."""
+    return next(s.outputs["CatalogBucket"] for s in cloud.stacks if "CatalogBucket" in s.outputs)
 
 
 def auto_scaling_group(name: str, cluster: str, *, image: str, subnet: str) -> None:
@@ -79,13 +84,14 @@ def account(**context: str) -> Iterator[Targets]:
     with Cloud(now=clock.now, sleep=clock.sleep) as cloud:
         account = cloud.prepare(cluster=CLUSTER, version="1.34", endpoint="https://127.0.0.1", certificate_authority="")
         context = {"bundle": "source", "clusterSide": "printed", **context}
-        cloud.deploy(assembly.cached(cluster=CLUSTER, root=assembly.CHECKOUT, context=context))
+        in_fleet = "fleet" in context
+        cloud.deploy(assembly.cached(cluster="" if in_fleet else CLUSTER, root=assembly.CHECKOUT, context=context))
         ec2, iam, s3 = boto3.client("ec2"), boto3.client("iam"), boto3.client("s3")
         trust = '{"Version": "2012-10-17", "Statement": []}'
         iam.create_role(RoleName="Administrator", AssumeRolePolicyDocument=trust)
         iam.create_instance_profile(InstanceProfileName="administrators")
         iam.add_role_to_instance_profile(InstanceProfileName="administrators", RoleName="Administrator")
-        s3.put_object(Bucket=cloud.deployed.outputs["CatalogBucket"], Key="there", Body=b"")
+        s3.put_object(Bucket=_bucket(cloud), Key="there", Body=b"")
         s3.create_bucket(Bucket="others")
         s3.put_object(Bucket="others", Key="k", Body=b"")
         image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
@@ -118,7 +124,7 @@ def account(**context: str) -> Iterator[Targets]:
 
         volume = ec2.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
         ec2.create_tags(Resources=[volume], Tags=tag_list(OWNED))
-        nodes_profile = cloud.deployed.outputs["NodeInstanceProfile"]
+        nodes_profile = cloud.deployed.outputs.get("NodeInstanceProfile", "administrators")  # shadow mode has none
         yield Targets(
             cloud=cloud,
             node=instance(OWNED),
@@ -135,5 +141,5 @@ def account(**context: str) -> Iterator[Targets]:
 
 @pytest.fixture(scope="module")
 def targets() -> Iterator[Targets]:
-    with account(bufferQueues="orders", bufferAlarms="latency", nodeGroups="on") as made:
-        yield made
+    with account(bufferQueues="orders", bufferAlarms="latency", nodeGroups="on") as deployed:
+        yield deployed
