@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -16,11 +17,13 @@ from shared.base.aws import error_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from shared.base.aws import UntypedClient
 
 
 AUTHENTICATION, TEMPLATE, CONCURRENCY = "authentication mode", "names and template", "concurrency quota"
+EVENT_RULES = "event rules"
 EBS_KEY, SPOT_ROLE = "default EBS key", "spot role"
 SPOT_ROLE_NAME = "AWSServiceRoleForEC2Spot"
 _AWS_MANAGED_KEY = "alias/aws/ebs"
@@ -30,6 +33,10 @@ _HIGHER_QUOTA = (
     "request a higher quota: aws service-quotas request-service-quota-increase --service-code lambda "
     "--quota-code L-B99A9384 --desired-value 1000"
 )
+_RULES_QUOTA = "Number of rules"
+_DEFAULT_RULES, _RULES_IN_SMALL_REGIONS = 300, 100
+_SMALL_REGIONS = frozenset({"af-south-1", "eu-south-1"})
+"""Of a bus, where Service Quotas doesn't tell (docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html)."""
 _GRANT_OPERATIONS = (
     "Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext DescribeKey CreateGrant"
 )
@@ -60,13 +67,8 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
             f"delete it (aws cloudformation delete-stack --stack-name {name}; nodes stay), and deploy both clusters",
         )
         return
-    context = {
-        "bundle": "source",
-        "clusterSide": "printed",
-        **({"relay": "pod", "oidcProvider": issuer} if issuer else {}),
-    }
     try:
-        assembly.cached(cluster=cluster, root=installation.ROOT, context=context, region=region)
+        _assembly(cluster, region=region, issuer=issuer)
     except (LimitError, OptionError) as error:
         yield failed(TEMPLATE, str(error), "report it with the cluster's name, or choose other options")
     except assembly.CdkMissingError as error:
@@ -75,6 +77,51 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
         yield failed(TEMPLATE, f"it can't be synthesised: {error}", "install Node.js 20 or newer")
     else:
         yield passed(TEMPLATE, f"stack {name}, within the limits of SQS, IAM, Lambda and EventBridge")
+
+
+def _assembly(cluster: str, *, region: str, issuer: str) -> Path:
+    """The folder with the cluster's template, without options that this account doesn't need."""
+    context = {
+        "bundle": "source",
+        "clusterSide": "printed",
+        **({"relay": "pod", "oidcProvider": issuer} if issuer else {}),
+    }
+    return assembly.cached(cluster=cluster, root=installation.ROOT, context=context, region=region)
+
+
+def event_rules(cluster: str, *, region: str, issuer: str, client: Callable[[str], Any]) -> Iterator[Finding]:
+    """Whether the default event bus has room for the cluster's rules."""
+    try:
+        folder = _assembly(cluster, region=region, issuer=issuer)
+    except (LimitError, OptionError, assembly.CdkMissingError, OSError):
+        yield Finding(check=EVENT_RULES, status="unknown", summary="the template can't be synthesised")
+        return
+    own = resource_names.rule_prefix(cluster)
+    pages = client("events").get_paginator("list_rules").paginate()
+    existing = sum(not str(rule["Name"]).startswith(own) for page in pages for rule in page["Rules"])
+    needed, quota = _rules_on_the_default_bus(folder), _rules_quota(client("service-quotas"), region)
+    if existing + needed > quota:
+        yield failed(
+            EVENT_RULES,
+            f"the default event bus has {existing} other rules, the cluster's are {needed}, and {quota} are allowed",
+            f'request a higher quota "{_RULES_QUOTA}" of EventBridge in Service Quotas, or make the clusters a fleet '
+            "(docs/fleets.md)",
+        )
+    else:
+        yield passed(EVENT_RULES, f"{needed} more next to {existing} others, of {quota}")
+
+
+def _rules_on_the_default_bus(folder: Path) -> int:
+    templates = [json.loads(path.read_text()) for path in folder.glob("*.template.json")]
+    resources = [resource for template in templates for resource in template["Resources"].values()]
+    return sum(r["Type"] == "AWS::Events::Rule" and "EventBusName" not in r["Properties"] for r in resources)
+
+
+def _rules_quota(quotas: UntypedClient, region: str) -> int:
+    pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="events")
+    values = [int(q["Value"]) for page in pages for q in page["Quotas"] if q["QuotaName"] == _RULES_QUOTA]
+    default = _RULES_IN_SMALL_REGIONS if region in _SMALL_REGIONS else _DEFAULT_RULES
+    return next(iter(values), default)
 
 
 def _stack_cluster(cloudformation: UntypedClient, name: str) -> str:

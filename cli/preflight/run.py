@@ -91,6 +91,10 @@ def _account_checks(
     return [
         (account_checks.AUTHENTICATION, lambda: account_checks.authentication_mode(description)),
         (account_checks.TEMPLATE, lambda: account_checks.template(name, region=region, issuer=issuer, client=client)),
+        (
+            account_checks.EVENT_RULES,
+            lambda: account_checks.event_rules(name, region=region, issuer=issuer, client=client),
+        ),
         (account_checks.CONCURRENCY, lambda: account_checks.concurrency(client, has_webhook=relay == "webhook")),
         (account_checks.EBS_KEY, lambda: account_checks.ebs_key(client, partition=partition, account=account)),
         (account_checks.SPOT_ROLE, lambda: account_checks.spot_role(client)),

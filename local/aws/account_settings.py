@@ -1,4 +1,4 @@
-"""Settings of the account that moto doesn't have: Lambda's concurrency quota, and the key that EBS encrypts with."""
+"""Settings of the account that moto lacks: quotas of Lambda and EventBridge, and the key that EBS encrypts with."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class AccountSettings(MutableStruct):
     """The settings; a new account's quota is often 10 concurrent executions."""
 
     concurrent_executions: int = 1000
+    event_rules: int = 300
     ebs_default_kms_key: str = "alias/aws/ebs"
 
     def get_account_settings(self, _: bytes) -> RawResponse:
@@ -24,6 +25,11 @@ class AccountSettings(MutableStruct):
             "UnreservedConcurrentExecutions": self.concurrent_executions,
         }
         return 200, {}, json.dumps({"AccountLimit": limit}).encode()
+
+    def list_service_quotas(self, _: bytes) -> RawResponse:
+        """ListServiceQuotas of EventBridge."""
+        quota = {"QuotaName": "Number of rules", "Value": float(self.event_rules), "Adjustable": True}
+        return 200, {}, json.dumps({"Quotas": [quota]}).encode()
 
     def get_ebs_default_kms_key_id(self, _: bytes) -> RawResponse:
         """EC2's GetEbsDefaultKmsKeyId."""

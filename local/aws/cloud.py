@@ -178,6 +178,7 @@ class Cloud:
         self._interceptor.serve_rest("arc-zonal-shift", self.zonal_shifts.serve)
         self._interceptor.serve_operation("ec2", "DescribeInstanceStatus", self.statuses.describe)
         self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
+        self._interceptor.serve_operation("service-quotas", "ListServiceQuotas", self.settings.list_service_quotas)
         self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
         self._interceptor.serve_operation(
             "logs", "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)

@@ -134,6 +134,20 @@ class Account:
             ec2.disable_ebs_encryption_by_default()
 
     @contextlib.contextmanager
+    def with_rules_of_others(self, number: int) -> Iterator[None]:
+        """While entered, the account has that many rules of other products on its default event bus."""
+        events = boto3.client("events")
+        names = [f"other-{i}" for i in range(number)]
+        for name in names:
+            events.put_rule(Name=name, ScheduleExpression="rate(1 day)")
+        try:
+            with backends.replaced(self.world.aws.settings, "event_rules", 10):
+                yield
+        finally:
+            for name in names:
+                events.delete_rule(Name=name)
+
+    @contextlib.contextmanager
     def without_spot_role(self) -> Iterator[None]:
         """While entered, the account has never launched a spot instance."""
         roles = backends.iam().roles
@@ -160,7 +174,7 @@ def test_a_cluster_that_is_ready_has_a_check_mark_for_every_check(account: Accou
     shown = account.preflight()
     assert shown.code == 0, shown.out
     assert shown.lines[0] == f"{CLUSTER} · ready to deploy"
-    assert len(shown.lines) == 12
+    assert len(shown.lines) == 13
     assert all(line.startswith("  ✓ ") for line in shown.lines[1:])
 
 
@@ -227,6 +241,13 @@ STATES: dict[str, tuple[Callable[[Account], AbstractContextManager[None]], tuple
         "concurrency quota",
         "10 of 10 concurrent executions are unreserved",
         "L-B99A9384",
+    ),
+    "no-room-for-rules": (
+        lambda a: a.with_rules_of_others(2),
+        (),
+        "event rules",
+        "has 2 other rules, the cluster's are 9, and 10 are allowed",
+        'quota "Number of rules" of EventBridge',
     ),
     "quota-of-the-webhook": (
         lambda a: backends.replaced(a.world.aws.settings, "concurrent_executions", 104),
@@ -328,7 +349,7 @@ def test_what_cannot_be_read_is_unknown_and_the_other_checks_still_run(account: 
         "definitions of kinds",
         "relay's nodes",
     ]
-    assert sum(line.startswith("  ✓ ") for line in shown.lines) == 7
+    assert sum(line.startswith("  ✓ ") for line in shown.lines) == 8
 
 
 def test_preflight_changes_nothing(account: Account) -> None:
