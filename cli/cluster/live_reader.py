@@ -124,7 +124,7 @@ class LiveHistory(Struct, kw_only=True):
         if not self.table:
             return ()
         try:
-            return decision_log.latest(aws.dynamodb(), self.table, node)
+            return decision_log.latest(aws.dynamodb_with_errors(), self.table, node)
         except (BotoCoreError, ClientError):
             return ()
 
@@ -134,11 +134,11 @@ class LiveHistory(Struct, kw_only=True):
         Raises:
             ClientError: it can't be read.
         """
-        return decision_log.since(aws.dynamodb(), self.table, moment) if self.table else ()
+        return decision_log.since(aws.dynamodb_with_errors(), self.table, moment) if self.table else ()
 
     def launches_since(self, moment: datetime) -> tuple[LaunchRecord, ...]:
         """The launches of scheduling decisions after a moment, oldest first."""
-        return decision_log.launches_since(aws.dynamodb(), self.table, moment) if self.table else ()
+        return decision_log.launches_since(aws.dynamodb_with_errors(), self.table, moment) if self.table else ()
 
 
 @contextlib.contextmanager
@@ -314,7 +314,7 @@ def _offerings(
     if commitments is not None:
         share = deployment.commitments.commitment_share
         use = CommitmentUse(commitments=commitments, cluster=cluster, share=share)
-    conditions = read_conditions(aws.dynamodb(), deployment.table, commitments=use, now=now)
+    conditions = read_conditions(aws.dynamodb_with_errors(), deployment.table, commitments=use, now=now)
     return CatalogOfferings(raw=raw, conditions=conditions)
 
 

@@ -76,7 +76,7 @@ def _close_breakers(reference: ClusterReference) -> list[str]:
             if deployment is None:
                 return []
             now = runtime.now()
-            failures = boot_failures.current(aws.dynamodb(), deployment.table, now=now)
+            failures = boot_failures.current(aws.dynamodb_with_errors(), deployment.table, now=now)
         dynamodb = boto3.client("dynamodb", region_name=reference.region or None)
         for pool, node_class in failures:
             dynamodb.delete_item(TableName=deployment.table, Key=boot_failures.row_key(pool, node_class))

@@ -105,8 +105,8 @@ class Recorder(MutableStruct):
         environ = self.world.aws.deployed.function("disruption").environ
         with runtime.using(runtime.Runtime(environ=environ, now=self.world.clock.now, sleep=self.world.clock.sleep)):
             table = environ["TENON_TABLE_NAME"]
-            disruptions = decision_log.since(aws.dynamodb(), table, start)
-            return disruptions, decision_log.launches_since(aws.dynamodb(), table, start)
+            disruptions = decision_log.since(aws.dynamodb_with_errors(), table, start)
+            return disruptions, decision_log.launches_since(aws.dynamodb_with_errors(), table, start)
 
     def _lower_bound(self) -> LowerBound:
         world = self.world

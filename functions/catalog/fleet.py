@@ -32,7 +32,9 @@ def check(settings: CatalogSettings, *, now: datetime) -> None:
     Raises:
         ClientError: the table or the queue can't be read.
     """
-    for cluster, since in silent_clusters.silent(aws.dynamodb(), settings.sweeps_table, settings.members, now=now):
+    for cluster, since in silent_clusters.silent(
+        aws.dynamodb_with_errors(), settings.sweeps_table, settings.members, now=now
+    ):
         why = f"cluster {cluster} is silent: {since}"
         metrics.report_unwell("cluster-silent", why, weight=metrics.ALARMING, cluster=cluster)
     url = settings.undelivered_queue_url

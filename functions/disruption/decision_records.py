@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from shared.api.meta import EventReason
 from shared.base import decision_log
 from shared.base.decision_log import DecisionRecord
@@ -145,7 +143,4 @@ class DecisionRecorder:
         return True
 
     def _put(self, entry: DecisionRecord) -> None:
-        try:
-            decision_log.put(self._dynamodb(), self._table, entry)
-        except ClientError as error:
-            self._logger.warning("Couldn't write to the decision log", extra={"node": entry.node, "why": str(error)})
+        decision_log.put(self._dynamodb(), self._table, entry)

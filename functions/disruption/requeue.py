@@ -48,7 +48,7 @@ class RequeueSender(Struct, kw_only=True):
         """Send the function a message that arrives at that time.
 
         Raises:
-            ClientError: DynamoDB or SQS refused.
+            ClientError: SQS refused.
         """
         now = self.now()
         delay = time - now
@@ -61,9 +61,12 @@ class RequeueSender(Struct, kw_only=True):
             queues.send_delayed(self.sqs(), self.settings.disruption_queue_url, body=body, delay=delay)
 
     def _is_first(self, second: int, key: str) -> bool:
-        """Whether no other requeue has this second and key."""
+        """Whether no other requeue has this second and key.
+
+        False too if DynamoDB can't be asked: messages that nobody counts would multiply, and a sweep runs each minute.
+        """
         try:
-            self.dynamodb().put_item(
+            written = self.dynamodb().put_item(
                 TableName=self.settings.table_name,
                 Item={
                     "pk": {"S": "requeue"},
@@ -76,4 +79,4 @@ class RequeueSender(Struct, kw_only=True):
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
             return False
-        return True
+        return bool(written)

@@ -70,7 +70,6 @@ class InterruptionController:
             dynamodb=dynamodb,
             now=now,
             report=report,
-            logger=logger,
         )
         self._announced = AnnouncedNodes(
             cluster=settings.cluster_name,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from functions.interruption import interruption_records
 from functions.interruption.cordon_and_drain import Drain
 from functions.interruption.deadline import earlier_deadline
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
-    from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from functions.interruption.batch import Report
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from functions.interruption.replacement_launch import ReplacementLaunch
     from functions.interruption.verification import VerifiedEvent
     from shared.api.nodeclaim import NodeClaim
-    from shared.cloud_provider import Instance
     from shared.cluster.events import Recorder
 
 
@@ -60,7 +56,6 @@ class InterruptedNodes(Struct, kw_only=True):
     dynamodb: Callable[[], DynamoDBClient]
     now: Callable[[], datetime]
     report: Report
-    logger: Logger
 
     def drain(self, events: Sequence[VerifiedEvent]) -> set[str]:
         """Drain the nodes and launch replacements; returns the ids of messages to redeliver."""
@@ -121,18 +116,10 @@ class InterruptedNodes(Struct, kw_only=True):
             if boot_failures.lacked_capacity(instance):
                 plan.unavailable[event.claim.name] = event.claim
             elif boot_failures.has_failed_at_boot(event.claim, instance):
-                self._remember_boot_failure(event.claim, instance)
+                boot_failures.remember(self.dynamodb(), self.table, event.claim, instance, now=self.now())
                 reason = f"{event.notice.message} at boot: {instance.state_message or instance.state_reason}"
                 drain = with_fields(plan.drains[event.claim.name], reason=boot_failures.BOOT_FAILED, message=reason)
                 plan.drains[event.claim.name] = drain
-
-    def _remember_boot_failure(self, claim: NodeClaim, instance: Instance) -> None:
-        try:
-            boot_failures.remember(self.dynamodb(), self.table, claim, instance, now=self.now())
-        except (BotoCoreError, ClientError) as error:
-            self.logger.warning(
-                "A failure at boot is not remembered", extra={"nodeclaim": claim.name, "why": str(error)}
-            )
 
     def _replace(self, waiting: Sequence[NodeClaim], drains: Iterable[Drain]) -> bool:
         """Schedule all pods, and start the drains that wait for that. False: unfinished, try again."""
@@ -148,12 +135,10 @@ class InterruptedNodes(Struct, kw_only=True):
         for drain in plan.drains.values():
             self.recorder.record(drain.claim.ref, "Warning", drain.reason, drain.message)
         dynamodb, now = self.dynamodb(), self.now()
-        interruption_records.record_drains(dynamodb, self.table, plan.drains.values(), now=now, logger=self.logger)
+        interruption_records.record_drains(dynamodb, self.table, plan.drains.values(), now=now)
         if plan.interrupted:
             claims = self.node_claims.all_by_instance().values()
-            interruption_records.record_pools(
-                dynamodb, self.table, plan.interrupted, claims, now=now, logger=self.logger
-            )
+            interruption_records.record_pools(dynamodb, self.table, plan.interrupted, claims, now=now)
 
 
 def _is_earlier(effective_at: datetime | None, planned: datetime | None) -> bool:

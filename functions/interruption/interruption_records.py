@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import datetime
 
-    from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import AttributeValueTypeDef
 
@@ -44,10 +43,8 @@ class PoolNotices(Struct, kw_only=True):
     running_hours: float
 
 
-def record_drains(
-    dynamodb: DynamoDBClient, table: str, drains: Iterable[Drain], *, now: datetime, logger: Logger
-) -> None:
-    """Write the drains to the decision log, for ``tenon explain node`` and the report; a failure is only logged."""
+def record_drains(dynamodb: DynamoDBClient, table: str, drains: Iterable[Drain], *, now: datetime) -> None:
+    """Write the drains to the decision log, for ``tenon explain node`` and the report."""
     decisions = [
         DecisionRecord(
             node=drain.claim.status.node_name or drain.claim.name,
@@ -59,10 +56,7 @@ def record_drains(
         )
         for drain in drains
     ]
-    try:
-        decision_log.put_all(dynamodb, table, decisions)
-    except ClientError as error:
-        logger.warning("Couldn't write to the decision log", extra={"nodes": len(decisions), "why": str(error)})
+    decision_log.put_all(dynamodb, table, decisions)
 
 
 def record_pools(
@@ -72,13 +66,9 @@ def record_pools(
     claims: Iterable[NodeClaim],
     *,
     now: datetime,
-    logger: Logger,
 ) -> None:
-    """Add confirmed interruptions (names of NodeClaims) to the rates of their pools; a failure is only logged."""
-    try:
-        add(dynamodb, table, pool_notices(interrupted, claims, now=now), now=now)
-    except ClientError as error:
-        logger.warning("Couldn't record interruptions", extra={"why": str(error)})
+    """Add confirmed interruptions (names of NodeClaims) to the rates of their pools."""
+    add(dynamodb, table, pool_notices(interrupted, claims, now=now), now=now)
 
 
 def pool_notices(

@@ -10,8 +10,6 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
@@ -33,7 +31,7 @@ WINDOW = timedelta(minutes=30)
 def realise(context: ReconcileContext, snapshot: Snapshot, price: float) -> float | None:
     """Add the ``price`` of all nodes (USD per hour) to decisions whose pods run now; None if there are none.
 
-    DynamoDB is read only while there are NodeClaims of such an age. Its failures are logged.
+    DynamoDB is read only while there are NodeClaims of such an age.
     """
     by_decision: defaultdict[str, list[NodeClaim]] = defaultdict(list)
     for claim in snapshot.node_claims:
@@ -46,11 +44,7 @@ def realise(context: ReconcileContext, snapshot: Snapshot, price: float) -> floa
     running = {decision for decision, claims in by_decision.items() if _pods_run(claims, pending)}
     if not running:
         return None
-    try:
-        return _add(context, running, price)
-    except ClientError as error:
-        context.logger.warning("Couldn't write to the decision log", extra={"why": str(error)})
-        return None
+    return _add(context, running, price)
 
 
 def _pods_run(claims: list[NodeClaim], pending: set[str]) -> bool:

@@ -6,12 +6,12 @@ waiting costs nothing, instead of multiplying calls. CreateFleet is never retrie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 from botocore.config import Config
 
-from shared.base import runtime
+from shared.base import dynamodb_rows, runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -147,8 +147,20 @@ def events_without_retries() -> EventBridgeClient:
 
 
 def dynamodb() -> DynamoDBClient:
-    """DynamoDB."""
-    return _cached("dynamodb", lambda: boto3.client("dynamodb", config=_config()))
+    """DynamoDB, for rows that may be lost: its failures are logged and not raised, and its time-outs are short."""
+    short_timeout = Config(connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2})
+
+    def make() -> DynamoDBClient:
+        client = boto3.client("dynamodb", config=_config().merge(short_timeout))
+        best_effort: Any = dynamodb_rows.BestEffortDynamoDB(client)
+        return cast("DynamoDBClient", best_effort)  # it has the operations that rows need
+
+    return _cached("dynamodb", make)
+
+
+def dynamodb_with_errors() -> DynamoDBClient:
+    """DynamoDB, whose failures are raised: for those who show its rows, or conclude something from a missing one."""
+    return _cached("dynamodb-with-errors", lambda: boto3.client("dynamodb", config=_config()))
 
 
 def s3() -> S3Client:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason
@@ -102,7 +100,7 @@ def record_launches(
     now: datetime,
     logger: Logger,
 ) -> None:
-    """Record the launches of a decision's ``created`` NodeClaims with ``put``; a failure of it is only logged.
+    """Record the launches of a decision's ``created`` NodeClaims with ``put``.
 
     ``pods`` has the NodeClaim of each pod, ``before`` is the price of the nodes that existed and stay, USD per hour.
     """
@@ -130,10 +128,7 @@ def record_launches(
             "usd_per_hour_before": round(record.before, 6),
         },
     )
-    try:
-        put(record)
-    except ClientError as error:
-        logger.warning("Couldn't write to the decision log", extra={"decision": record.decision, "why": str(error)})
+    put(record)
 
 
 def nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:

@@ -71,7 +71,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     }
     with mock_aws(), runtime.using(runtime.Runtime(environ=own.environ, now=lambda: own.now)):
         aws.s3().create_bucket(Bucket=BUCKET)
-        aws.dynamodb().create_table(
+        aws.dynamodb_with_errors().create_table(
             TableName=TABLE,
             KeySchema=[{"AttributeName": sweeps.PARTITION_KEY, "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": sweeps.PARTITION_KEY, "AttributeType": "S"}],
@@ -155,7 +155,7 @@ def test_undelivered_events_of_several_clusters_are_reported_for_each(fleet: Fle
 
 
 def test_a_table_that_cant_be_read_fails_the_check(fleet: Fleet) -> None:
-    aws.dynamodb().delete_table(TableName=TABLE)
+    aws.dynamodb_with_errors().delete_table(TableName=TABLE)
     with pytest.raises(ClientError):
         handle({"check": "fleet"}, CONTEXT)
     assert '"function-errors"' in fleet.capsys.readouterr().out

@@ -319,7 +319,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
 def table(account: Account) -> str:  # noqa: ARG001 (its AWS)
     """The name of the table that functions share."""
     name = "demo"
-    aws.dynamodb().create_table(
+    aws.dynamodb_with_errors().create_table(
         TableName=name,
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         AttributeDefinitions=[{"AttributeName": k, "AttributeType": "S"} for k in ("pk", "sk")],
