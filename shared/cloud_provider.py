@@ -25,7 +25,7 @@ from shared.api import spot
 from shared.base.struct import Struct, with_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from shared.api.meta import ObjectRef
@@ -218,11 +218,14 @@ class CloudProvider(Protocol):
         """
         ...
 
-    def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
+    def create(
+        self, requests: Sequence[LaunchRequest], *, now: datetime, recorded: Callable[[], Mapping[str, str]]
+    ) -> tuple[LaunchResult, ...]:
         """Launch an instance for each NodeClaim: one result each, in the order of the requests.
 
         Requests of one launch group may share a call. Offerings without capacity are remembered for
         :meth:`list_instance_types`. Repeating the call for the same NodeClaims never launches a second instance.
+        ``recorded`` reads the ids of the instances that NodeClaims have now, by NodeClaim.
         """
         ...
 

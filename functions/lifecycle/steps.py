@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functions.lifecycle import cluster_metrics, realised_price
-from functions.lifecycle.claims import adoption, ended_reservations, nodeclaim_lifecycle
+from functions.lifecycle.claims import adoption, ended_reservations, instance_tags, nodeclaim_lifecycle
 from functions.lifecycle.garbage import disrupted_zones, garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
@@ -248,6 +248,11 @@ def _list_instances(context: ReconcileContext, state: ReconcileState) -> Reconci
     return with_fields(state, instances=instances, unanswered_zones=unanswered_zones)
 
 
+def _tag_instances(context: ReconcileContext, state: ReconcileState) -> None:
+    if context.pause is None:
+        instance_tags.tag(context, state.snapshot, state.instances)
+
+
 def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:
     snapshot = disrupted_zones.outside(state.snapshot, state.unanswered_zones or ())
     garbage_collection.collect(context, snapshot, state.instances)
@@ -352,6 +357,7 @@ STEPS: tuple[Step, ...] = (
     Step(name="launch times", run=_remember_launch_times, when=resolving_node_classes, after=("adoption",)),
     # A NodeClaim may get its instance's providerID back in the first step, and is no garbage then.
     Step(name="instances", run=_list_instances, when=comparing_with_ec2, after=("NodeClaims",)),
+    Step(name="instance tags", run=_tag_instances, when=comparing_with_ec2, after=("instances",)),
     Step(
         name="garbage collection",
         run=_collect_garbage,

@@ -118,17 +118,13 @@ def _tag(on: PermissionScope) -> list[iam.PolicyStatement]:
             on.ec2(*LAUNCHED, "launch-template"),
             on.requested(**{"ec2:CreateAction": ["RunInstances", "CreateFleet", "CreateLaunchTemplate"]}),
         ),
-        # The NodeClaim of an instance is only known after the launch.
-        allow(
-            "TagOwnInstances",
-            ["ec2:CreateTags"],
-            on.ec2("instance"),
-            {
-                **on.owned(),
-                "ForAllValues:StringEquals": {"aws:TagKeys": ["Name", labels.NODECLAIM_TAG, labels.CLUSTER_NAME_TAG]},
-            },
-        ),
     ]
+
+
+def _tag_nodes(on: PermissionScope) -> list[iam.PolicyStatement]:
+    # The NodeClaim of an instance is only known after the launch.
+    keys = {"ForAllValues:StringEquals": {"aws:TagKeys": ["Name", labels.NODECLAIM_TAG]}}
+    return [allow("TagOwnInstances", ["ec2:CreateTags"], on.ec2("instance"), {**on.owned(), **keys})]
 
 
 def _use_keys(on: PermissionScope) -> list[iam.PolicyStatement]:
@@ -367,7 +363,8 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
             *describe_cluster,
             *_resolve_node_class(on),
             *_delete_templates(on),
-        ],  # updates the status of node classes; collects garbage
+            *_tag_nodes(on),
+        ],  # updates statuses of node classes; tags instances; collects garbage
         # It launches replacements first and deletes NodeClaims then, which the termination function handles.
         function_sizes.DISRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
         function_sizes.TERMINATION: lambda: [

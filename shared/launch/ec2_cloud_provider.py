@@ -18,7 +18,7 @@ from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -121,7 +121,9 @@ class EC2CloudProvider(Struct, kw_only=True):
 
         return resolved.paused(paused_pools(snapshot.node_pools, snapshot.pause, now=now))
 
-    def create(self, requests: Sequence[LaunchRequest], *, now: datetime) -> tuple[LaunchResult, ...]:
+    def create(
+        self, requests: Sequence[LaunchRequest], *, now: datetime, recorded: Callable[[], Mapping[str, str]]
+    ) -> tuple[LaunchResult, ...]:
         """Launch the NodeClaims by CreateFleet, and remember the offerings that had no capacity.
 
         Raises:
@@ -141,6 +143,7 @@ class EC2CloudProvider(Struct, kw_only=True):
             runtime=self.runtime,
             cluster=self._cluster(),
             now=now,
+            recorded=recorded,
             rate_limiter=rate_limiter,
             interruption_rates=interruption_rates.rates(interrupted, now=now) if interrupted else {},
             partial_launches=PartialLaunches(dynamodb, self.table_name),

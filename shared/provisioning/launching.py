@@ -17,8 +17,8 @@ from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
 from shared.base.runtime import in_threads
 from shared.base.struct import Struct
-from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest
-from shared.cluster import resources, writes
+from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest, instance_id
+from shared.cluster import listing, resources, writes
 from shared.cluster.errors import NotFoundError
 from shared.disruption.disruption_cost import INTERRUPTION_RESTART_COST, LOST_WORK_HOURS
 from shared.provisioning import standalone_claims
@@ -87,9 +87,14 @@ class Launcher(Struct, kw_only=True):
         if not requests:
             return ()
         by_name = {r.claim.name: r.claim for r in requests}
-        results = self.cloud_provider.create(requests, now=now)
+        results = self.cloud_provider.create(requests, now=now, recorded=self._recorded_instances)
         in_threads(lambda r: self._record(by_name[r.claim_name], r, now), results)
         return results
+
+    def _recorded_instances(self) -> dict[str, str]:
+        """The ids of the instances that NodeClaims have now, by NodeClaim."""
+        claims = listing.list_objects(self.client, resources.NODE_CLAIMS, nodeclaim.NodeClaim).objects
+        return {c.name: id_ for c in claims if (id_ := instance_id(c.status.provider_id))}
 
     def _standalone_request(
         self,

@@ -81,16 +81,6 @@ def test_all_hostilities_at_once_change_nothing_that_users_see() -> None:
         run_and_empty(world)
 
 
-def test_instances_that_ec2_does_not_know_yet_are_tagged_later_and_launched_once() -> None:
-    with World(cluster="demo", options=Options(hostility=CALM)) as world:
-        world.aws.consistency.tag_lag = timedelta(seconds=4)
-        run_and_empty(world)
-        refused = [c for c in world.aws.calls.all if c.operation == "CreateTags" and c.error]
-        assert refused
-        for instance in world.aws.instances.all:
-            assert "karpenter.sh/nodeclaim" in {tag["key"] for tag in instance.get_tags()}
-
-
 def test_instances_that_ec2_does_not_know_for_a_minute_are_launched_once_all_the_same() -> None:
     with World(cluster="demo", options=Options(hostility=CALM)) as world:
         world.aws.consistency.tag_lag = timedelta(minutes=1)

@@ -64,22 +64,16 @@ def test_launched_resources_must_have_the_clusters_tag(granted: Granted) -> None
             assert statement["Condition"]["StringEquals"] == REQUESTED
 
 
-def test_tags_are_allowed_while_creating_or_only_the_nodeclaim_tags_of_own_instances(
-    granted: Granted,
-) -> None:
-    tagging = [s for s in granted[function_sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
-    assert len(tagging) == 2
-    for statement in tagging:
-        condition = statement["Condition"]
-        if "ec2:CreateAction" in condition["StringEquals"]:
-            assert condition["StringEquals"].items() >= REQUESTED.items()
-        else:
-            assert condition["StringEquals"] == OWNED
-            assert set(condition["ForAllValues:StringEquals"]["aws:TagKeys"]) == {
-                "Name",
-                "karpenter.sh/nodeclaim",
-                "eks:eks-cluster-name",
-            }
+def test_what_launches_tags_only_what_it_creates(granted: Granted) -> None:
+    (tagging,) = [s for s in granted[function_sizes.PROVISIONER] if "ec2:CreateTags" in s["Action"]]
+    assert tagging["Condition"]["StringEquals"].items() >= REQUESTED.items()
+    assert "ec2:CreateAction" in tagging["Condition"]["StringEquals"]
+
+
+def test_only_the_nodeclaim_tags_of_own_instances_are_written_after_the_launch(granted: Granted) -> None:
+    (tagging,) = [s for s in granted[function_sizes.LIFECYCLE] if "ec2:CreateTags" in s["Action"]]
+    assert tagging["Condition"]["StringEquals"] == OWNED
+    assert set(tagging["Condition"]["ForAllValues:StringEquals"]["aws:TagKeys"]) == {"Name", "karpenter.sh/nodeclaim"}
 
 
 def test_only_the_node_role_is_passed_and_only_to_ec2(granted: Granted, of_type: Select) -> None:

@@ -5,8 +5,10 @@ an instance or an error belongs to. Some errors name less, and then apply to eve
 name.
 
 The ``karpenter.sh/nodeclaim`` tag says which NodeClaim of a launch group an instance belongs to. A call for one
-NodeClaim tags its instance at the launch. The instances of a call for several are assigned in order of
-instance id to NodeClaims in order of uid, and tagged then.
+NodeClaim tags its instance at the launch. The instances of a call for several are assigned in order of instance id to
+NodeClaims in order of uid; what is assigned is on the NodeClaims. They are tagged later, by the lifecycle function:
+each has tags of its own, CreateTags takes 0.3 s, and EC2 allows ten a second, so a launch of hundreds would take longer
+than the invocation may.
 """
 
 from __future__ import annotations
@@ -18,26 +20,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from botocore.exceptions import ClientError
 
-from shared.api import labels, nodeclaim
 from shared.api.meta import EventReason
 from shared.api.nodeclass import ResolvedAMI
 from shared.base.aws import error_code
-from shared.base.runtime import in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
 from shared.launch import launch_template
 from shared.launch.fleet import errors
 from shared.launch.fleet.overrides import Override, offering_labels
-from shared.launch.launch_template import tag_list
 from shared.launch.node_class import subnets
 from shared.launch.node_class.subnets import Subnet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
-
-    from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import TagTypeDef
 
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodeclass import ResolvedSubnet
@@ -51,9 +47,6 @@ if TYPE_CHECKING:
     from shared.launch.launch_template import LaunchTemplate
 
 
-_UNKNOWN_INSTANCE = "InvalidInstanceID.NotFound"
-_TAG_RETRY_DELAYS = (0.25, 0.5, 1.0, 2.0, 3.0)
-"""Seconds before a new instance is tagged again."""
 _FULL_SUBNET = "InsufficientFreeAddressesInSubnet"
 
 
@@ -70,20 +63,16 @@ class FleetCalls(Struct, kw_only=True):
     """Calls CreateFleet for the launch groups of a run, from several threads.
 
     A call waits for the ``rate_limiter`` until the ``deadline``. ``addresses`` are those that the run may take, by
-    subnet id.
+    subnet id. ``recorded`` reads the ids of the instances that NodeClaims have, by NodeClaim.
     """
 
     clients: LaunchClients
     runtime: Runtime
     rate_limiter: RateLimiter | None
     deadline: datetime
+    recorded: Callable[[], Mapping[str, str]]
     addresses: Counter[str] = msgspec.field(default_factory=Counter)
     lock: Lock = msgspec.field(default_factory=Lock)
-
-    @property
-    def tagger(self) -> Tagger:
-        """Tags the instances that were launched."""
-        return Tagger(self.clients.ec2(), self.runtime.sleep)
 
     def best_subnets(self, selected: Sequence[ResolvedSubnet]) -> dict[str, Subnet]:
         """By zone: the subnet with the most addresses that are free and not reserved."""
@@ -153,30 +142,6 @@ class FleetCalls(Struct, kw_only=True):
                 launch_template.forget(self.runtime, [t.name for t in templates.values()])
             raise CreateFleetError(code, message) from error
         return read_response(response, plan)
-
-
-class Tagger(Struct):
-    """Tags instances that were just launched; ``sleep`` takes seconds."""
-
-    ec2: EC2Client
-    sleep: Callable[[float], None]
-
-    def tag(self, instance_id: str, tags: list[TagTypeDef]) -> None:
-        """Tag an instance, which EC2 may not know for some seconds, and which many tags at once can throttle.
-
-        Raises:
-            ClientError: EC2 still doesn't know the instance, throttles still, or refused.
-        """
-        for delay in (*_TAG_RETRY_DELAYS, None):
-            try:
-                self.ec2.create_tags(Resources=[instance_id], Tags=tags)
-            except ClientError as error:
-                code = error_code(error)
-                if delay is None or not (code == _UNKNOWN_INSTANCE or errors.kind(code) == "throttled"):
-                    raise
-                self.sleep(delay)
-            else:
-                return
 
 
 class FleetError(Struct):
@@ -261,41 +226,37 @@ def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey
     return tuple(override.offering_key for override in overrides)
 
 
-def assign_response(
-    fleet_request: FleetRequest,
-    plan: FleetPlan,
-    response: FleetResponse,
-    requests: Sequence[LaunchRequest],
-    tagger: Tagger,
-) -> list[LaunchResult]:
-    """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result.
-
-    Each instance has tags of its own, so CreateTags is called once for each: several at a time, or 150 instances would
-    take a minute.
-    """
-
-    def assign(pair: tuple[LaunchRequest, tuple[str, Override]]) -> LaunchResult:
-        request, (instance_id, override) = pair
-        tags = fleet_request.nodeclaim_tags(request.claim) if len(requests) > 1 else {}
-        result = _assign(request.claim, instance_id, override, tags, tagger)
-        return with_fields(result, unavailable=response.unavailable) if isinstance(result, LaunchedInstance) else result
-
+def assign_response(plan: FleetPlan, response: FleetResponse, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
+    """Assign the launched instances; NodeClaims beyond them failed. Errors' offerings are on every result."""
     launched = sorted(response.launched, key=lambda pair: pair[0])[: len(requests)]
-    results = in_threads(assign, zip(requests, launched, strict=False))
+    results: list[LaunchResult] = [
+        with_fields(_assign(request.claim, instance_id, override), unavailable=response.unavailable)
+        for request, (instance_id, override) in zip(requests, launched, strict=False)
+    ]
     return results + [_not_launched(r.claim, response, plan) for r in requests[len(launched) :]]
 
 
-def assign_existing(
-    fleet_request: FleetRequest, request: LaunchRequest, instance: Instance, tagger: Tagger
-) -> LaunchResult:
+def assign_existing(request: LaunchRequest, instance: Instance) -> LaunchResult:
     """Assign an instance of the launch group that an earlier call launched."""
     override = _override_of(request, instance)
     if override is None:
         message = f"instance {instance.id} is a {instance.type} in {instance.zone}, which the NodeClaim doesn't allow"
         return failure(request.claim, "gone", EventReason("InstanceTypeUnknown"), message)
-    is_tagged = instance.tags.get(labels.NODECLAIM_TAG) == request.claim.name
-    tags = {} if is_tagged else fleet_request.nodeclaim_tags(request.claim)
-    return _assign(request.claim, instance.id, override, tags, tagger)
+    return _assign(request.claim, instance.id, override)
+
+
+def in_order_of_launch(
+    results: Sequence[LaunchResult], requests: Sequence[LaunchRequest], assigned: Collection[str]
+) -> list[LaunchResult]:
+    """The launched instances in order of id, for the NodeClaims in the order of the requests.
+
+    Another run that lists the instances of several calls assigns the same. The NodeClaims in ``assigned`` keep theirs.
+    """
+    launched = {r.claim_name: r for r in results if isinstance(r, LaunchedInstance) and r.claim_name not in assigned}
+    in_order = sorted(launched.values(), key=lambda r: r.instance_id)
+    names = [r.claim.name for r in requests if r.claim.name in launched]
+    moved = {name: with_fields(result, claim_name=name) for name, result in zip(names, in_order, strict=True)}
+    return [moved.get(r.claim_name, r) for r in results]
 
 
 def failure(
@@ -306,17 +267,8 @@ def failure(
     return LaunchFailure(claim_name=claim.name, kind=kind, reason=camel_case, message=message, unavailable=unavailable)
 
 
-def _assign(
-    claim: NodeClaim, instance_id: str, override: Override, tags: Mapping[str, str], tagger: Tagger
-) -> LaunchResult:
-    """The instance as the NodeClaim's; it gets the ``tags`` that it doesn't have from its launch."""
-    if tags:
-        try:
-            tagger.tag(instance_id, tag_list(tags))
-        except ClientError as error:
-            # The instance runs. Launching again would launch a second one.
-            message = f"instance {instance_id} can't be tagged: {error.response['Error'].get('Message', '')}"
-            return failure(claim, "unconfirmed", nodeclaim.LAUNCH_UNCONFIRMED, message)
+def _assign(claim: NodeClaim, instance_id: str, override: Override) -> LaunchedInstance:
+    """The instance as the NodeClaim's."""
     offering, instance_type = override.offering, override.instance_type
     return LaunchedInstance(
         claim_name=claim.name,

@@ -36,6 +36,7 @@ from shared.launch.fleet.create_fleet import (
     assign_existing,
     assign_response,
     failure,
+    in_order_of_launch,
 )
 from shared.launch.fleet.errors import (
     INSTANCE_TERMINATED,
@@ -48,7 +49,7 @@ from shared.launch.fleet.overrides import narrowed, plan_fleet, without_unavaila
 from shared.launch.fleet.request import fleet_request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -113,6 +114,7 @@ def launch(
     runtime: Runtime,
     cluster: ClusterInfo,
     now: datetime,
+    recorded: Callable[[], Mapping[str, str]],
     rate_limiter: RateLimiter | None = None,
     interruption_rates: Mapping[Pool, float] | None = None,
     partial_launches: PartialLaunches | None = None,
@@ -125,12 +127,15 @@ def launch(
     from the default. Each call waits for the ``rate_limiter`` until :data:`RATE_LIMIT_WAIT_TIMEOUT` after ``now``;
     NodeClaims without a call by then fail as *throttled*. Without a rate limiter calls are not limited.
     ``partial_launches`` remember what EC2 could not launch, if the run dies before its results are written.
+    ``recorded`` reads the ids of the instances that NodeClaims have, by NodeClaim: where a call is repeated.
     """
     groups: defaultdict[str, list[LaunchRequest]] = defaultdict(list)
     for request in requests:
         groups[_group_name(request.claim)].append(request)
     deadline = now + RATE_LIMIT_WAIT_TIMEOUT
-    calls = FleetCalls(clients=clients, runtime=runtime, rate_limiter=rate_limiter, deadline=deadline)
+    calls = FleetCalls(
+        clients=clients, runtime=runtime, rate_limiter=rate_limiter, deadline=deadline, recorded=recorded
+    )
     launch_groups: list[_LaunchGroup] = []
     for name, members in groups.items():
         sorted_members = tuple(sorted(members, key=lambda r: r.claim.metadata.uid))
@@ -161,10 +166,12 @@ class _LaunchGroup(MutableStruct):
     interruption_rates: Mapping[Pool, float]
     partial_launches: PartialLaunches | None
     plan: FleetPlan | None = None
+    assigned: set[str] = set()
+    """The NodeClaims whose instance is tagged or recorded as theirs."""
 
     def launch(self) -> list[LaunchResult]:
         try:
-            return self._launch()
+            return in_order_of_launch(self._launch(), self.requests, self.assigned)
         except CreateFleetError as error:
             return self._failures(error.code, error.message, self.requests)
         except UserDataError as error:
@@ -194,7 +201,7 @@ class _LaunchGroup(MutableStruct):
         if response.throttled or response.token_is_used:
             # EC2 repeats this response for the token, so the token would never launch anything.
             return self._launch_missing(plan, attempt=self._minute)
-        results = assign_response(self.fleet_request, first, response, self.requests, self.calls.tagger)
+        results = assign_response(first, response, self.requests)
         if all(isinstance(r, LaunchedInstance) for r in results):
             return results
         return self._retry_failed(results, first, plan, by_zone)
@@ -237,8 +244,7 @@ class _LaunchGroup(MutableStruct):
         """The plan of the first request: narrow, unless the NodeClaims must have a choice of many pools.
 
         That is Karpenter's rule for minValues and for replacements of nodes: a replacement from the cheapest pool would
-        be likelier to be interrupted than the node that it replaces. EC2 chooses by capacity alone if its NodePool says
-        so, and then among all.
+        be likelier to be interrupted than the node that it replaces. If its NodePool says so, EC2 chooses among all.
         """
         options = self.requests[0].spot_options
         if options.allocation_strategy == CAPACITY_OPTIMIZED:
@@ -266,12 +272,13 @@ class _LaunchGroup(MutableStruct):
         """Launch the NodeClaims that failed for lack of capacity by another plan; ``step`` names it."""
         failed = capacity_failures(results)
         requests = [r for r in self.requests if r.claim.name in failed]
+        self.assigned |= failed.keys() if len(failed) == 1 else set()
         try:
             response = self.calls.create(self.fleet_request, plan, requests, step=f"{_uids(requests)}/{step}")
         except CreateFleetError as error:
             # Nothing is lost: either the instances exist, or the pods of the NodeClaims are scheduled again.
             return self._after_used_token(plan, error.code) if error.code in USED_TOKEN else results
-        retried = assign_response(self.fleet_request, plan, response, requests, self.calls.tagger)
+        retried = assign_response(plan, response, requests)
         return with_retried(results, {r.claim_name: r for r in retried})
 
     def _has_failed_before(self) -> bool:
@@ -299,7 +306,8 @@ class _LaunchGroup(MutableStruct):
         every instance that it has launched for the group.
         """
         results, missing, shown = self._assign_existing()
-        ended = [i for i in shown if i.state not in instances.PENDING_OR_RUNNING]
+        recorded = frozenset(self.calls.recorded().values())
+        ended = [i for i in shown if i.state not in instances.PENDING_OR_RUNNING and i.id not in recorded]
         has_launched_all = bool(missing) and self._has_launched_all(shown)
         by_claim = Counter(i.tags.get(labels.NODECLAIM_TAG, "") for i in ended)
         confirmed: list[LaunchRequest] = []
@@ -326,22 +334,28 @@ class _LaunchGroup(MutableStruct):
         return results + self._launch_requests(plan, missing, attempt)
 
     def _assign_existing(self) -> tuple[list[LaunchResult], list[LaunchRequest], list[Instance]]:
-        """The results for the group's instances, the requests without one, and every instance that EC2 shows."""
+        """The results for the group's instances, the requests without one, and every instance that EC2 shows.
+
+        An instance without a tag belongs to the NodeClaim that has recorded it. Those that none has are assigned in
+        the order of the launch, so that a run that still records them assigns the same.
+        """
         cluster, group = self.fleet_request.cluster.name, self.fleet_request.group
         listed = instances.list_by_launch_group(self.calls.clients.ec2(), cluster, [group])
-        existing = [i for i in listed if i.state in instances.PENDING_OR_RUNNING]
-        by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing if labels.NODECLAIM_TAG in i.tags}
-        unassigned = [i for i in existing if labels.NODECLAIM_TAG not in i.tags]
-        assigned: list[tuple[LaunchRequest, Instance]] = []
+        recorded = self.calls.recorded()
+        taken = frozenset(recorded.values())
+        existing = {i.id: i for i in listed if i.state in instances.PENDING_OR_RUNNING}
+        by_claim = {i.tags[labels.NODECLAIM_TAG]: i for i in existing.values() if labels.NODECLAIM_TAG in i.tags}
+        by_claim |= {name: existing[id_] for name, id_ in recorded.items() if id_ in existing}
+        self.assigned |= by_claim.keys()
+        unassigned = [i for i in existing.values() if labels.NODECLAIM_TAG not in i.tags and i.id not in taken]
+        results: list[LaunchResult] = []
         missing: list[LaunchRequest] = []
         for request in self.requests:
             instance = by_claim.get(request.claim.name) or (unassigned.pop(0) if unassigned else None)
             if instance is None:
                 missing.append(request)
             else:
-                assigned.append((request, instance))
-        tagger = self.calls.tagger
-        results = in_threads(lambda pair: assign_existing(self.fleet_request, *pair, tagger), assigned)
+                results.append(assign_existing(request, instance))
         return results, missing, list(listed)
 
     def _launch_requests(
@@ -349,13 +363,14 @@ class _LaunchGroup(MutableStruct):
     ) -> list[LaunchResult]:
         if not missing:
             return []
+        self.assigned |= {r.claim.name for r in missing} if len(missing) == 1 else set()
         if plan is None:
             message = "no instance type that the NodeClaim allows has an available offering in a zone of its subnets"
             reason = EventReason("NoCompatibleOffering")
             return [failure(r.claim, "capacity", reason, message) for r in missing]
         try:
             response = self._create_missing(plan, missing, attempt)
-            return assign_response(self.fleet_request, plan, response, missing, self.calls.tagger)
+            return assign_response(plan, response, missing)
         except CreateFleetError as error:
             return self._failures(error.code, error.message, missing)
 
@@ -371,9 +386,7 @@ class _LaunchGroup(MutableStruct):
 
     def _failures(self, code: str, message: str, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
         kind = errors.kind(code)
-        unavailable: tuple[OfferingKey, ...] = ()
-        if kind == "capacity" and self.plan is not None:
-            unavailable = self.plan.offering_keys
+        unavailable = self.plan.offering_keys if kind == "capacity" and self.plan is not None else ()
         text = errors.user_message(code, message)
         return [failure(r.claim, kind, code, text, unavailable) for r in requests]
 

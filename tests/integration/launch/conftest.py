@@ -163,6 +163,8 @@ class Account:
 
     def __init__(self) -> None:
         self.now = NOW
+        self.recorded: dict[str, str] = {}
+        """The ids of the instances that NodeClaims have, by NodeClaim."""
         self.fleets = Fleets()
         self.fleets.install()
         ec2 = aws.ec2()
@@ -234,6 +236,7 @@ class Account:
             runtime=runtime.current(),
             cluster=CLUSTER,
             now=now,
+            recorded=lambda: self.recorded,
             rate_limiter=rate_limiter,
             interruption_rates=interruption_rates,
         )

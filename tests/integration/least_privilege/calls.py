@@ -150,7 +150,9 @@ _LAUNCHING = (
     ),
 )
 _TAGGING = (
-    _ec2("say which claim an instance is", "CreateTags", _tag(lambda m: m.node, {"Name": "n"}), LAUNCHES),
+    _ec2(
+        "say which claim an instance is", "CreateTags", _tag(lambda m: m.node, {"Name": "n"}), frozenset({"lifecycle"})
+    ),
     _ec2("tag an own volume", "CreateTags", _tag(lambda m: m.own_volume, {"Name": "n"})),
     _ec2("give an own instance to somebody", "CreateTags", _tag(lambda m: m.node, {"Owner": "me"})),
     _ec2("take an instance into the cluster", "CreateTags", _tag(lambda m: m.untagged, OWNED)),
