@@ -31,7 +31,7 @@ from local.aws.capacity_reservations import CapacityReservations
 from local.aws.ec2_instances import INTERRUPTION, RECOMMENDATION, Ec2Instances
 from local.aws.endpoint import Endpoint
 from local.aws.event_buses import EventBuses
-from local.aws.eventual_consistency import EventualConsistency
+from local.aws.eventual_consistency import EventualConsistency, launch_time
 from local.aws.fleet import Fleets
 from local.aws.function_urls import FunctionUrls
 from local.aws.iam_enforcement import IamEnforcement, function_credentials
@@ -106,7 +106,7 @@ class Cloud:
         self._clock = clock
         self._interceptor = Interceptor(calls=self.calls, faults=self.faults, now=now, sleep=sleep, latencies=latencies)
         self._stack = contextlib.ExitStack()
-        self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock)
+        self.enforcement = IamEnforcement(region=region, lock=self._interceptor.lock, hides_tags=self._hides_tags)
         self.instances = Ec2Instances(
             region=region,
             now=now,
@@ -272,6 +272,13 @@ class Cloud:
         with self.lock:
             version: str = backends.eks(self.region).clusters[cluster].version
         return version
+
+    def _hides_tags(self, resource_id: str) -> bool:
+        def launched_at(instance_id: str) -> datetime | None:
+            instance = backends.ec2(self.region).get_instance_by_id(instance_id)
+            return launch_time(instance) if instance is not None else None
+
+        return self.consistency.hides_tags(resource_id, launched_at)
 
     def _interrupted(self, instance_ids: Sequence[str]) -> None:
         """Let EKS drain the nodes of managed node groups that are interrupted."""

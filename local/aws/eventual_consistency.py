@@ -41,6 +41,8 @@ class EventualConsistency:
         """The reservations of a page (None: as many as requested). Any page may be empty, so the first one is then."""
         self.tag_lag = timedelta()
         """How long CreateTags doesn't know a new instance."""
+        self.hidden_tags = timedelta()
+        """How long IAM doesn't see the tags of a new instance: actions that need them are denied."""
         self.disrupted_zones: frozenset[str] = frozenset()
         """Zones whose instances EC2 can't describe: such calls fail, and those that name no instances."""
         self._now = now
@@ -105,6 +107,13 @@ class EventualConsistency:
             launched_at = launch_times(resource_id) if resource_id.startswith("i-") else None
             if launched_at is not None and self._now() - launched_at < self.tag_lag:
                 raise InvalidInstanceIdError(resource_id)
+
+    def hides_tags(self, resource_id: str, launched_at: Callable[[str], datetime | None]) -> bool:
+        """Whether IAM doesn't see the resource's tags yet, as it is a new instance."""
+        if not self.hidden_tags or not resource_id.startswith("i-"):
+            return False
+        at = launched_at(resource_id)
+        return at is not None and self._now() - at < self.hidden_tags
 
     def page(self, reservations: list[Any], *, token: str, max_results: int) -> tuple[list[Any], str | None]:
         """The page that a token stands for ("": the first), and the token of the next."""

@@ -22,7 +22,7 @@ from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import boto3
 
@@ -81,12 +81,20 @@ class DeniedCall(Struct, kw_only=True):
 class IamEnforcement:
     """The enforced roles, and the denied calls."""
 
-    def __init__(self, *, region: str, lock: threading.RLock) -> None:
-        self.context = CallContext(account=backends.ACCOUNT, region=region, resources=MotoResources(region=region))
+    def __init__(
+        self, *, region: str, lock: threading.RLock, hides_tags: Callable[[str], bool] = lambda _id: False
+    ) -> None:
+        """``hides_tags`` tells by its id whether an instance is so new that IAM doesn't see its tags."""
+        self._hides_tags = hides_tags
+        self.context = CallContext(
+            account=backends.ACCOUNT, region=region, resources=MotoResources(region=region, hides_tags=hides_tags)
+        )
         self._lock = lock
         self._callers: dict[str, str] = {}
         self._statements: dict[str, tuple[Statement, ...]] = {}
         self.denied: list[DeniedCall] = []
+        self.denied_too_early: list[DeniedCall] = []
+        """Those about new instances whose tags IAM doesn't see yet."""
 
     def enforce(self, roles: Mapping[str, str]) -> None:
         """Enforce the role of each caller, by name, from now on; the policies are read now."""
@@ -135,10 +143,16 @@ class IamEnforcement:
         denied = self.first_denied(caller, service, model.name, context[_PARAMS])
         if denied is None:
             return None
-        self.denied.append(DeniedCall(caller=caller, service=service, operation=model.name, request=denied))
+        call = DeniedCall(caller=caller, service=service, operation=model.name, request=denied)
+        (self.denied_too_early if self._is_too_new(denied) else self.denied).append(call)
         return _access_denied(
             service, f"{caller} is not authorized to perform: {denied.action} on resource: {denied.resource}"
         )
+
+    def _is_too_new(self, request: Request) -> bool:
+        """Whether the request is about an instance whose tags IAM doesn't see yet: no fault of the caller's."""
+        with self._lock:
+            return self._hides_tags(request.resource.rpartition("/")[2])
 
     def first_denied(self, caller: str, service: str, operation: str, params: Mapping[str, Any]) -> Request | None:
         """The first of the call's IAM requests that the caller's role doesn't allow; None: all are allowed."""
@@ -168,9 +182,12 @@ class MotoResources(Struct, kw_only=True):
     """The resources in moto's backends; moto's lock must be held."""
 
     region: str
+    hides_tags: Callable[[str], bool] = lambda _id: False
 
     def tags(self, resource_id: str) -> dict[str, str]:
         """See :class:`iam_context.ResourceLookup`."""
+        if self.hides_tags(resource_id):
+            return {}
         return dict(backends.ec2(self.region).tags.get(resource_id, {}))
 
     def template(self, name_or_id: str) -> tuple[str, Mapping[str, Any]]:

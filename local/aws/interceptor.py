@@ -126,12 +126,12 @@ class Interceptor:
 
     def _serve(self, event_name: str, request: Any, service: str, operation: str) -> RawResponse:
         body = _body(request)
+        if service == "ec2" and (fault := ec2_limits.request_error(operation, body, caller=CALLER.get())):
+            return _error(service, fault)
         if answer := self._operations.get((service, operation)):
             return answer(body)
         if handler := self._services.get(service):
             return handler(operation, body)
-        if service == "ec2" and (fault := ec2_limits.request_error(operation, body, caller=CALLER.get())):
-            return _error(service, fault)
         if rest_handler := self._rest_services.get(service):
             return rest_handler(operation, urlsplit(request.url).path, body)
         response = botocore_stubber(event_name, request)

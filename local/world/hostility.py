@@ -25,7 +25,8 @@ _WHOLE_GRACE = (86_400.0, 86_400.0)
 class Hostility(Struct, kw_only=True):
     """How hostile a world is.
 
-    ``lag``: how old EC2's answers about instances are. ``page_size``: the reservations of a page of DescribeInstances,
+    ``lag``: how old EC2's answers about instances are, and how long IAM doesn't see the tags of new ones.
+    ``page_size``: the reservations of a page of DescribeInstances,
     whose first page is empty. ``incomplete``: the share of EC2's answers that leave out ``left_out`` of the instances,
     or ``resources_left_out`` of subnets, security groups and images.
     ``stop_duration``: how long instances are shutting down. ``whole_grace``: pods use their whole grace period.
@@ -49,7 +50,7 @@ class Hostility(Struct, kw_only=True):
     def apply_to(self, aws: Cloud) -> None:
         """Make EC2 hostile."""
         consistency = aws.consistency
-        consistency.lag = consistency.tag_lag = self.lag
+        consistency.lag = consistency.tag_lag = consistency.hidden_tags = self.lag
         consistency.page_size = self.page_size
         consistency.incomplete, consistency.left_out = self.incomplete, self.left_out
         consistency.resources_left_out = self.resources_left_out

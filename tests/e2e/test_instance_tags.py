@@ -53,3 +53,19 @@ def test_they_are_tried_again_while_ec2_does_not_know_them_and_nothing_waits_for
     tags = tags_by_instance(spot_default)
     assert {i: own[labels.NODECLAIM_TAG] for i, own in tags.items()} == expected_names(spot_default)
     assert not spot_default.dead_letters()
+
+
+def test_while_iam_does_not_see_an_instances_tags_it_is_neither_tagged_nor_terminated_and_then_it_is(
+    spot_default: World,
+) -> None:
+    """Both are allowed for instances with the cluster's tags only, so EC2 answers UnauthorizedOperation at first."""
+    world = spot_default
+    world.aws.consistency.hidden_tags = timedelta(minutes=3)
+    run_pods(world)
+    world.run_for(timedelta(minutes=1))
+    world.apply(sample_objects.deployment("web", 0, {"cpu": "1"}))
+    for claim in world.claims():
+        world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), claim["metadata"]["name"])
+    world.run_until(lambda: not world.instances() and not world.claims(), limit=timedelta(minutes=15))
+    assert {c.operation for c in world.aws.enforcement.denied_too_early} == {"CreateTags", "TerminateInstances"}
+    assert not world.dead_letters()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from local.aws.calls import CALLER
 
@@ -57,3 +57,53 @@ def test_a_function_that_lists_without_a_page_size_is_refused() -> None:
         ec2.describe_instances(Filters=running)
     ec2.describe_instances(Filters=running, MaxResults=1000)
     ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": ["subnet-1"]}])
+
+
+@pytest.mark.usefixtures("env")
+@pytest.mark.parametrize(
+    ("operation", "allowed", "refused"),
+    [
+        ("describe_launch_templates", 200, 1000),
+        ("describe_instances", 1000, 1001),
+        ("describe_instance_types", 100, 101),
+        ("describe_subnets", 5, 4),
+    ],
+)
+def test_a_page_has_the_size_that_the_operation_allows(operation: str, allowed: int, refused: int) -> None:
+    describe = getattr(boto3.client("ec2"), operation)
+    describe(MaxResults=allowed)
+    with pytest.raises((ClientError, ParamValidationError), match=r"maxResults is invalid|valid min value"):
+        describe(MaxResults=refused)
+
+
+@pytest.mark.usefixtures("env")
+def test_instances_are_described_by_ids_or_by_pages() -> None:
+    with pytest.raises(ClientError, match="InvalidParameterCombination"):
+        boto3.client("ec2").describe_instances(InstanceIds=["i-0123456789abcdef0"], MaxResults=5)
+
+
+@pytest.mark.usefixtures("env")
+def test_a_call_names_as_many_instances_as_the_operation_allows() -> None:
+    ids = [f"i-{number:017x}" for number in range(1001)]
+    with pytest.raises(ClientError, match="at most 1000"):
+        boto3.client("ec2").terminate_instances(InstanceIds=ids)
+    with pytest.raises(ClientError, match="at most 100 "):
+        boto3.client("ec2").describe_instance_status(InstanceIds=ids[:101])
+
+
+@pytest.mark.usefixtures("env")
+@pytest.mark.parametrize(
+    ("tags", "code"),
+    [
+        ({f"key-{n}": "" for n in range(51)}, "TagLimitExceeded"),
+        ({"k" * 129: ""}, "InvalidParameterValue"),
+        ({"key": "v" * 257}, "InvalidParameterValue"),
+        ({"aws:key": ""}, "InvalidParameterValue"),
+    ],
+)
+def test_tags_have_limits(tags: dict[str, str], code: str) -> None:
+    ec2 = boto3.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    ec2.create_tags(Resources=[vpc], Tags=[{"Key": f"key-{n}", "Value": "v" * 256} for n in range(50)])
+    with pytest.raises(ClientError, match=code):
+        ec2.create_tags(Resources=[vpc], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
