@@ -75,11 +75,13 @@ PRUNED = (
     "kubernetes.leaderelection",
     "kubernetes.stream",
     "kubernetes.watch",
+    "numpy._core._multiarray_tests",
+    "numpy._core._simd",
     "numpy.f2py",
     "numpy.random",
 )
-"""Submodules of these are left out: 74 MiB of generated classes, and others that are never imported. Functions only use
-the client's transport; a test imports every function without them."""
+"""Submodules of these are left out: 74 MiB of generated classes, numpy's modules for its own tests, and others that are
+never imported. Functions only use the client's transport; a test imports every function without them."""
 
 EMPTIED = ("kubernetes/__init__.py", "kubernetes/utils/__init__.py")
 """Files that are emptied in bundles: they import the whole client, which is half of a function's modules."""
