@@ -73,7 +73,7 @@ test-karpenter: $(READY) ## Karpenter's own suites on a real control plane, buil
 	@$(BIN)/python -m tests.karpenter $(ARGS)
 
 .PHONY: test-aws
-test-aws: $(READY) ## judged by engines of AWS's behaviour: IAM (needs Node.js), EventBridge (Java, Maven), Lambda (Go, Python 3.13)
+test-aws: $(READY) ## policies, event rules and bundles, judged by engines of AWS's behaviour that aren't ours (what each needs: tests/README.md)
 	@$(PYTEST) -m aws tests/aws_judges $(ARGS)
 
 .PHONY: lint
