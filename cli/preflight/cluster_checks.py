@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from cli.preflight import ipv6_check
 from cli.preflight.finding import failed, passed
 from infra.cluster.kubernetes import cluster_manifests, kinds_check
 from shared.api import labels
@@ -30,6 +31,7 @@ _AUTOSCALERS = {
     "aws-cluster-autoscaler": "Cluster Autoscaler",
 }
 _NAME_LABEL = "app.kubernetes.io/name"
+_SERVICE_ACCOUNTS = Resource(group="", plural="serviceaccounts", kind="ServiceAccount", namespaced=True)
 _DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", namespaced=True)
 _DEFINITIONS = Resource(
     group="apiextensions.k8s.io", plural="customresourcedefinitions", kind="CustomResourceDefinition"
@@ -55,6 +57,10 @@ class _Definition(ApiStruct):
     metadata: dict[str, Any] = {}
 
 
+class _ServiceAccount(ApiStruct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class ClusterObjects(Struct, kw_only=True):
     """What the checks read of the cluster."""
 
@@ -62,20 +68,27 @@ class ClusterObjects(Struct, kw_only=True):
     deployments: tuple[_Deployment, ...]
     daemon_sets: tuple[str, ...]
     definitions: tuple[_Definition, ...]
+    cni_role: str
+    """By the annotation of the VPC CNI's ServiceAccount."""
 
 
 def read(client: Client) -> ClusterObjects:
-    """The cluster's nodes, Deployments, DaemonSets and CustomResourceDefinitions.
+    """The cluster's nodes, Deployments, DaemonSets, CustomResourceDefinitions, and the VPC CNI's ServiceAccount.
 
     Raises:
         ApiError: they can't be read.
     """
     daemon_sets = listing.list_objects(client, resources.DAEMON_SETS, _DaemonSet).objects
+    named = f"metadata.name={ipv6_check.SERVICE_ACCOUNT}"
+    accounts = listing.list_objects(
+        client, _SERVICE_ACCOUNTS, _ServiceAccount, fields=named, namespace=ipv6_check.NAMESPACE
+    ).objects
     return ClusterObjects(
         nodes=listing.list_objects(client, resources.NODES, Node).objects,
         deployments=listing.list_objects(client, _DEPLOYMENTS, _Deployment).objects,
         daemon_sets=tuple(d.metadata.name for d in daemon_sets),
         definitions=listing.list_objects(client, _DEFINITIONS, _Definition).objects,
+        cni_role=next((a.metadata.annotations.get(ipv6_check.ROLE_ANNOTATION, "") for a in accounts), ""),
     )
 
 

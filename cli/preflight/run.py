@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.errors import UsageError
-from cli.preflight import account_checks, cluster_checks, network_checks
+from cli.preflight import account_checks, cluster_checks, ipv6_check, network_checks
 from cli.preflight import finding as checking
 from cli.preflight.finding import Finding
 from shared.base.aws import error_code
@@ -112,6 +112,8 @@ def _cluster_checks(
     names = [cluster_checks.AUTOSCALERS, cluster_checks.DEFINITIONS]
     if relay_pod:
         names = [cluster_checks.RELAY_IDENTITY, *names, cluster_checks.RELAY_NODES]
+    if ipv6_check.is_ipv6(description):
+        names = [*names, ipv6_check.CNI_ROLE]
     try:
         objects = cluster_checks.read(live_reader.connect(reference))
     except (ApiError, KubeconfigError) as error:
@@ -124,6 +126,7 @@ def _cluster_checks(
         cluster_checks.AUTOSCALERS: lambda: cluster_checks.other_autoscalers(objects, description),
         cluster_checks.DEFINITIONS: lambda: cluster_checks.definitions(objects, description),
         cluster_checks.RELAY_NODES: lambda: cluster_checks.relay_nodes(objects),
+        ipv6_check.CNI_ROLE: lambda: ipv6_check.cni_role(objects.cni_role, description, client=client),
     }
     return [(name, by_name[name]) for name in names]
 
