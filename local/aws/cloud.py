@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import warnings
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +20,17 @@ from moto import mock_aws
 from moto.iam import models as iam_models
 from moto.moto_api._internal import mock_random
 
-from local.aws import account, amis, backends, log_streams, moto_patches, pricing_api, stack
+from local.aws import (
+    account,
+    amis,
+    backends,
+    event_patterns,
+    instance_attributes,
+    log_streams,
+    moto_patches,
+    pricing_api,
+    stack,
+)
 from local.aws.account_settings import AccountSettings
 from local.aws.auto_scaling import answers, managed_node_groups
 from local.aws.auto_scaling.groups import AutoScalingGroups
@@ -32,6 +43,7 @@ from local.aws.ec2_instances import INTERRUPTION, RECOMMENDATION, Ec2Instances
 from local.aws.endpoint import Endpoint
 from local.aws.event_buses import EventBuses
 from local.aws.eventual_consistency import EventualConsistency, launch_time
+from local.aws.fault_injection import FaultInjection
 from local.aws.fleet import Fleets
 from local.aws.function_urls import FunctionUrls
 from local.aws.iam_enforcement import IamEnforcement, function_credentials
@@ -116,6 +128,7 @@ class Cloud:
         )
         self.statuses = InstanceStatuses(self.instances, now=now)
         self.zonal_shifts = ZonalShifts(region=region, now=now)
+        self.fault_injection = FaultInjection(self.instances.interrupt)
         self.account: account.Account
         self.auto_scaling: AutoScalingGroups
         self.managed_hooks: ManagedHooks
@@ -176,13 +189,23 @@ class Cloud:
             "ec2", "DescribeReservedInstances", self.purchases.describe_reserved_instances
         )
         self._interceptor.serve_rest("arc-zonal-shift", self.zonal_shifts.serve)
+        self._interceptor.serve_rest("fis", self.fault_injection.serve)
+        self._interceptor.serve_operation(
+            "ec2", "ModifyInstanceAttribute", partial(instance_attributes.modify, self.region)
+        )
+        for service in ("eventbridge", "events"):  # in this process, and by the signature over HTTP
+            self._interceptor.serve_operation(service, "TestEventPattern", event_patterns.test)
         self._interceptor.serve_operation("ec2", "DescribeInstanceStatus", self.statuses.describe)
         self._interceptor.serve_operation("lambda", "GetAccountSettings", self.settings.get_account_settings)
         self._interceptor.serve_operation("service-quotas", "ListServiceQuotas", self.settings.list_service_quotas)
         self._interceptor.serve_operation("ec2", "GetEbsDefaultKmsKeyId", self.settings.get_ebs_default_kms_key_id)
-        self._interceptor.serve_operation(
-            "logs", "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)
-        )
+        for service in ("cloudwatch-logs", "logs"):  # the same
+            self._interceptor.serve_operation(
+                service, "DescribeLogStreams", lambda body: log_streams.describe(body, self.functions.invocations)
+            )
+            self._interceptor.serve_operation(
+                service, "FilterLogEvents", lambda body: log_streams.filter_events(body, self.functions.invocations)
+            )
 
     def _patch_moto(self, stack: contextlib.ExitStack) -> None:
         moto_patches.install(

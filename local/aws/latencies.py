@@ -56,6 +56,12 @@ def table() -> Mapping[tuple[str, str], Latency]:
     return {(row.service, row.operation): row for row in rows}
 
 
+def row(rows: Mapping[tuple[str, str], Latency], service: str, operation: str) -> Latency:
+    """The row of an operation: its own, its service's, or that of all."""
+    keys = ((service, operation), (service, _ANY), (_ANY, _ANY))
+    return next(match for key in keys if (match := rows.get(key)) is not None)
+
+
 class Latencies:
     """The latencies of a world's calls. Thread-safe."""
 
@@ -72,8 +78,4 @@ class Latencies:
             self._calls[service, operation] += 1
         # A generator of their own: the order of different operations, of other threads, doesn't matter.
         choose = random.Random(f"{self._seed}/{service}/{operation}/{number}")  # noqa: S311 - not for security: how long calls take
-        return self._row(service, operation).draw(parameters, choose)
-
-    def _row(self, service: str, operation: str) -> Latency:
-        keys = ((service, operation), (service, _ANY), (_ANY, _ANY))
-        return next(row for key in keys if (row := self._rows.get(key)) is not None)
+        return row(self._rows, service, operation).draw(parameters, choose)

@@ -373,13 +373,13 @@ class Kubelets:
             pod,
             lambda latest: pod_status.running(latest, host_ip=host_ip, pod_ip=pod_ip, started=arrived, now=now),
         )
-        runs_for = pod_status.seconds(pod, pod_status.RUNS_FOR)
+        runs_for = pod_status.runs_for(pod)
         if runs_for is not None:
             self._at(now + timedelta(seconds=runs_for), lambda at: self._complete(kubelet, pod, at))
 
     def _complete(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
         if not kubelet.stopped and pod["metadata"]["uid"] in kubelet.pods:
-            update(kubelet.store, kinds.PODS, pod, lambda latest: pod_status.succeeded(latest, now=now))
+            update(kubelet.store, kinds.PODS, pod, lambda latest: pod_status.ended(latest, now=now))
 
     def _stop(self, kubelet: _Kubelet, pod: Obj, now: datetime) -> None:
         """Remove the pod once its containers have stopped, at the latest at the end of its grace period."""

@@ -70,7 +70,21 @@ def running(pod: Obj, *, host_ip: str, pod_ip: str, started: datetime, now: date
     }
 
 
-def succeeded(pod: Obj, *, now: datetime) -> Obj:
+def runs_for(pod: Obj) -> float | None:
+    """How long the pod's containers run, in seconds; None: until they are stopped."""
+    both = (seconds(pod, RUNS_FOR), pod["spec"].get("activeDeadlineSeconds"))
+    return min((value for value in both if value is not None), default=None)
+
+
+def ended(pod: Obj, *, now: datetime) -> Obj:
+    """The pod when it has run for that long: failed if that was its deadline, else succeeded."""
+    completed = _succeeded(pod, now=now)
+    if pod["spec"].get("activeDeadlineSeconds") != runs_for(pod):
+        return completed
+    return {**completed, "status": {**completed["status"], "phase": "Failed", "reason": "DeadlineExceeded"}}
+
+
+def _succeeded(pod: Obj, *, now: datetime) -> Obj:
     """The pod with all its containers completed."""
     status = pod["status"]
     conditions = status.get("conditions") or []
