@@ -31,6 +31,7 @@ from cli.shadow.command import shadow
 from cli.simulate.command import simulate
 from cli.status.command import status
 from cli.template.command import publish, template
+from cli.verify.command import verify
 
 app = typer.Typer(
     name="tenon",
@@ -62,7 +63,7 @@ def _options(
 
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
-    publish, export, catalog, demo, schema, rollback,
+    publish, export, catalog, demo, schema, rollback, verify,
 ):  # fmt: skip
     app.command(cls=Command)(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)

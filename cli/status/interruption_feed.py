@@ -62,12 +62,12 @@ def _rule_problems(name: str, queue_arn: str, policy: Mapping[str, Any]) -> Iter
     targets = aws.events().list_targets_by_rule(Rule=name)["Targets"]
     if queue_arn not in {target["Arn"] for target in targets}:
         return [f"rule {name} doesn't target the queue"]
-    if not any(_allows(statement, rule["Arn"]) for statement in policy["Statement"]):
+    if not any(allows(statement, rule["Arn"]) for statement in policy["Statement"]):
         return [f"the queue's policy doesn't allow rule {name}"]
     return []
 
 
-def _allows(statement: Mapping[str, Any], rule_arn: str) -> bool:
+def allows(statement: Mapping[str, Any], rule_arn: str) -> bool:
     """Whether a statement of the queue's policy lets EventBridge send for the rule."""
     if statement["Effect"] != "Allow" or statement.get("Principal") != {"Service": "events.amazonaws.com"}:
         return False

@@ -56,6 +56,7 @@ BY_TARGET = {
 ELSEWHERE = {
     "tenon demo --keep": "tests/e2e/test_kept_demo.py::test_what_it_prints_works_in_another_terminal",
     "tenon preflight NAME": "tests/e2e/cli/test_cli_preflight.py::test_preflight_changes_nothing",
+    "tenon verify NAME": "tests/e2e/cli/test_cli_verify.py::test_nothing_is_made_before_it_is_confirmed",
     "npx aws-cdk@2 deploy -c cluster=NAME": "tests/e2e/test_cdk_deploys.py",
     "tenon manifests NAME | kubectl apply -f -": "tests/infra/test_infra_kubectl_apply.py",
     "make test-real KUBECONFIG=file": "tests/real/conftest.py",

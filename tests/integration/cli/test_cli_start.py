@@ -75,6 +75,7 @@ def _on_terminal(*arguments: str, **env: str) -> tuple[str, str]:
         ("plan --region mars-1", "Reading the cluster …"),
         ("status --region mars-1", "Reading the cluster and AWS …"),
         ("preflight x --region mars-1", "Checking the cluster and its account …"),
+        ("verify x --region mars-1", "Reading the cluster and AWS …"),
         ("node-groups --region mars-1", "Reading the cluster and its node groups …"),
         ("pause x --region mars-1", "Pausing …"),
         ("resume x --region mars-1", "Resuming …"),

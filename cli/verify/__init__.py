@@ -1,0 +1,1 @@
+"""``tenon verify``: one run that proves a deployment on an account, and removes everything that it made."""
