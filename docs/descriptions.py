@@ -98,6 +98,7 @@ EVENTS = {
     "NoCompatibleInstanceTypes": "NodeClaim: no instance type meets what it requires.",
     "NoCompatibleOffering": "NodeClaim: none of its instance types is available in the zones of its subnets now.",
     "NodeClaimGone": "Node: its NodeClaim was deleted, so it is drained and deleted.",
+    "NodeClaimRestored": "Node: its NodeClaim was lost with its NodePool, which is back; it was written again.",
     "NodeClassNotFound": "NodePool: there is no valid node class of that name.",
     "NodeClassNotReady": "NodePool: its node class is not ready, with the reason.",
     "NodeClassTerminating": "NodePool: its node class is being deleted.",

@@ -5,6 +5,7 @@ Instance  NodeClaim     Node     Action                      Function
 ========  ============  =======  ==========================  ====================================
 lives     none          none     terminate the instance      instances_without_nodeclaim
 lives     none          exists   drain the node              nodes_without_nodeclaim
+lives     lost          exists   write the NodeClaim         nodes_older_than_node_pool
 ends      none          deleted  wait, delete the node       is_being_removed
 gone      none          exists   delete the node             nodes_without_nodeclaim_and_instance
 lives     wrong status  any      restore status.providerID   nodeclaims_with_wrong_instance
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
     from shared.cloud_provider import Instance
 
 GRACE_PERIOD = timedelta(seconds=30)
@@ -134,6 +136,20 @@ def nodes_without_nodeclaim(
     """Nodes whose instance lives and whose NodeClaim is gone, because somebody removed its finalizer."""
     unclaimed = {i.id for i in _unclaimed_instances(instances, claims, now)}
     return tuple(n for n in nodes if _is_managed(n) and instance_id(n.spec.provider_id) in unclaimed)
+
+
+def nodes_older_than_node_pool(nodes: Iterable[Node], pools: Mapping[str, NodePool]) -> tuple[Node, ...]:
+    """Those of the nodes that their NodePool (by name) can't have made, because it was created later.
+
+    It was deleted together with their NodeClaims, without any of them being drained, and is back.
+    """
+
+    def is_older(node: Node) -> bool:
+        pool = pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
+        made, created = node.metadata.creation_timestamp, pool.metadata.creation_timestamp if pool is not None else None
+        return made is not None and created is not None and made < created
+
+    return tuple(n for n in nodes if n.metadata.deletion_timestamp is None and is_older(n))
 
 
 def nodes_without_nodeclaim_and_instance(

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from functions.lifecycle.claims.provider_id import restore_provider_id
+from functions.lifecycle.garbage import lost_nodeclaims
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, condition, with_condition
@@ -76,7 +77,7 @@ def collect(context: ReconcileContext, snapshot: Snapshot, instances: tuple[Inst
     _collect_instances(sweep)
     deleted = [c for c in snapshot.node_claims if c.metadata.deletion_timestamp is not None]
     context.send_to_termination(hints.DRAIN, [c.name for c in deleted if requeue.is_overdue(c, now=context.now)])
-    _collect_nodes(sweep)
+    _collect_nodes(sweep, _restore_nodeclaims(sweep))
 
 
 def _collect_nodeclaims(sweep: _Sweep) -> None:
@@ -179,15 +180,29 @@ def _collect_instances(sweep: _Sweep) -> None:
     sweep.context.send_to_termination(hints.INSTANCES_ORPHANED, instance_ids)
 
 
-def _collect_nodes(sweep: _Sweep) -> None:
+def _restore_nodeclaims(sweep: _Sweep) -> frozenset[str]:
+    """Write NodeClaims that were lost with their NodePool; the names of their nodes."""
+    snapshot = sweep.snapshot
+    decoded = garbage.without_undecoded_nodeclaims(sweep.instances, sweep.undecoded)
+    lost = garbage.nodes_without_nodeclaim(snapshot.nodes, snapshot.node_claims, decoded, now=sweep.context.now)
+    return lost_nodeclaims.restore(sweep.context, lost, snapshot.node_pools, decoded) if lost else frozenset()
+
+
+def _collect_nodes(sweep: _Sweep, restored: frozenset[str]) -> None:
     claims, nodes, now = sweep.snapshot.node_claims, sweep.snapshot.nodes, sweep.context.now
     decoded = garbage.without_undecoded_nodeclaims(sweep.instances, sweep.undecoded)
+    running = garbage.nodes_without_nodeclaim(nodes, claims, decoded, now=now)
+    if running and not sweep.snapshot.node_pools and not claims:
+        # Somebody has deleted the custom resource definitions, and NodePools may come back.
+        sweep.context.logger.error("Kept nodes, because there is neither a NodePool nor a NodeClaim")
+        return
     without_nodeclaim = {
         n.metadata.name: n
         for n in (
             *garbage.nodes_without_nodeclaim_and_instance(nodes, claims, sweep.instances, now=now),
-            *garbage.nodes_without_nodeclaim(nodes, claims, decoded, now=now),
+            *running,
         )
+        if n.metadata.name not in restored
     }
     continued = {name for name, n in without_nodeclaim.items() if n.metadata.deletion_timestamp is not None}
     given_up = sorted(without_nodeclaim.keys() - continued)

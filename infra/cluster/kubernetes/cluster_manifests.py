@@ -94,7 +94,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("", ("nodes",), ("get", "patch")),
         # status.nominatedNodeName of pods that a node was launched for.
         ("", ("pods/status",), ("patch",)),
-        ("karpenter.sh", ("nodeclaims",), ("delete", "get", "patch")),
+        # NodeClaims that were lost with their NodePool are created again.
+        ("karpenter.sh", ("nodeclaims",), ("create", "delete", "get", "patch")),
         # Annotations with the hash of their spec, by which a change is drift (also for Karpenter); they and the status
         # are read again after a conflict.
         ("karpenter.sh", ("nodepools",), ("get", "patch")),

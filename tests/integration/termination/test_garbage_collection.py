@@ -76,6 +76,8 @@ def test_a_removed_finalizer_is_restored(env: Environment) -> None:
 def test_a_force_deleted_nodeclaim_has_its_node_drained_before_its_instance_is_terminated(
     env: Environment,
 ) -> None:
+    env.node_pool()
+    env.turn(1)
     instance = env.a_node("old")
     env.pod("web-1", "old")
     env.pod("web-2", "old")
