@@ -26,7 +26,8 @@ _PAGE = "docs.aws.amazon.com/eks/latest/userguide/cni-iam-role.html"
 
 def is_ipv6(description: Mapping[str, Any]) -> bool:
     """Whether pods of the cluster have IPv6 addresses, by EKS's description of it."""
-    return description.get("kubernetesNetworkConfig", {}).get("ipFamily") == "ipv6"
+    family: str = description.get("kubernetesNetworkConfig", {}).get("ipFamily", "")
+    return family == "ipv6"
 
 
 def cni_role(annotated: str, description: Mapping[str, Any], *, client: Callable[[str], Any]) -> Iterator[Finding]:

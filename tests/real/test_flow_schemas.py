@@ -45,7 +45,7 @@ def test_functions_and_relay_are_handled_before_other_users(kubeconfig: Path | N
         try:
             for schema in flow_schemas.flow_schemas(function_sizes.ALL, relay_pod=True):
                 client.create(f"{_PATH}/flowschemas", schema)
-            levels = {
+            levels: dict[str, str] = {
                 level["metadata"]["uid"]: level["metadata"]["name"]
                 for level in json.loads(client.get(f"{_PATH}/prioritylevelconfigurations"))["items"]
             }

@@ -14,8 +14,10 @@ from shared.base.dynamodb_rows import RETRY_AFTER, BestEffortDynamoDB, put_rows,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from shared.base.dynamodb_rows import Row
+
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
-ROWS = [{"pk": {"S": "p"}, "sk": {"S": str(n)}} for n in range(60)]
+ROWS: list[Row] = [{"pk": {"S": "p"}, "sk": {"S": str(n)}} for n in range(60)]
 
 
 def refused(code: str) -> ClientError:

@@ -19,7 +19,7 @@ DESCRIPTION: dict[str, Any] = {"name": "demo", "kubernetesNetworkConfig": {"ipFa
 
 def account(*, associated: str = "", allowed: str = "") -> Callable[[str], Any]:
     """Clients of an account: the role that EKS Pod Identity gives ``aws-node``, and the role that has the policy."""
-    keys = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    keys: dict[str, Any] = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
     eks, iam = boto3.client("eks", **keys), boto3.client("iam", **keys)
     of_eks, of_iam = Stubber(eks), Stubber(iam)
     aws_node = {"clusterName": "demo", "namespace": "kube-system", "serviceAccount": "aws-node"}
