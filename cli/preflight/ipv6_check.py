@@ -54,12 +54,12 @@ def cni_role(annotated: str, description: Mapping[str, Any], *, client: Callable
 
 def _by_pod_identity(eks: UntypedClient, cluster: str) -> str:
     """The role that EKS Pod Identity gives the CNI, which takes precedence over an annotation; "" for none."""
-    found = eks.list_pod_identity_associations(
+    answer = eks.list_pod_identity_associations(
         clusterName=cluster, namespace=NAMESPACE, serviceAccount=SERVICE_ACCOUNT
-    )["associations"]
-    if not found:
-        return ""
-    association = eks.describe_pod_identity_association(clusterName=cluster, associationId=found[0]["associationId"])[
-        "association"
-    ]
-    return str(association["roleArn"])
+    )
+    for association in answer["associations"]:
+        described = eks.describe_pod_identity_association(
+            clusterName=cluster, associationId=association["associationId"]
+        )
+        return str(described["association"]["roleArn"])
+    return ""

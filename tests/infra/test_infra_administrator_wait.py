@@ -11,6 +11,7 @@ from infra import assembly
 from infra.cluster.kubernetes import administrator_wait
 from local.kubernetes.apiserver.http import Response
 from tests.infra import custom_resource_deployment
+from tests.infra.test_infra_kubectl_apply import MANIFEST, depends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tests.infra.custom_resource_deployment import Deployment
 
 TYPE = "Custom::TenonAdministratorWait"
-MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
 ADMINISTRATOR = [
     {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -76,17 +76,6 @@ def test_every_object_is_applied_after_the_wait_by_the_same_role(context: dict[s
     assert entry in wait["DependsOn"]
     function = resources[wait["Properties"]["ServiceToken"]["Fn::GetAtt"][0]]
     assert function["Properties"]["Role"] == resources[entry]["Properties"]["PrincipalArn"]
-    for name, resource in resources.items():
+    for resource in resources.values():
         if resource["Type"] == MANIFEST:
-            assert id_ in before(resources, name)
-
-
-def before(resources: dict[str, dict[str, Any]], name: str) -> set[str]:
-    """The logical ids of all that is made before the resource, at whatever distance."""
-    left, found = [*resources[name].get("DependsOn", [])], set[str]()
-    while left:
-        id_ = left.pop()
-        if id_ not in found:
-            found.add(id_)
-            left += resources[id_].get("DependsOn", [])
-    return found
+            assert id_ in depends(resources, resource)

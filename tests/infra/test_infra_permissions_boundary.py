@@ -32,11 +32,11 @@ EVERYTHING = {
 
 def roles(folder: Path) -> dict[str, dict[str, Any]]:
     """The properties of the roles of all stacks, by logical id."""
-    found: dict[str, dict[str, Any]] = {}
+    by_id: dict[str, dict[str, Any]] = {}
     for path in folder.glob("*.template.json"):
         resources = json.loads(path.read_text())["Resources"]
-        found |= {id_: r["Properties"] for id_, r in resources.items() if r["Type"] == "AWS::IAM::Role"}
-    return found
+        by_id |= {id_: r["Properties"] for id_, r in resources.items() if r["Type"] == "AWS::IAM::Role"}
+    return by_id
 
 
 def synthesised(**context: str) -> dict[str, dict[str, Any]]:

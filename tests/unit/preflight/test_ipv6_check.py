@@ -23,8 +23,8 @@ def account(*, associated: str = "", allowed: str = "") -> Callable[[str], Any]:
     eks, iam = boto3.client("eks", **keys), boto3.client("iam", **keys)
     of_eks, of_iam = Stubber(eks), Stubber(iam)
     aws_node = {"clusterName": "demo", "namespace": "kube-system", "serviceAccount": "aws-node"}
-    found = [{"associationId": "a-1"}] if associated else []
-    of_eks.add_response("list_pod_identity_associations", {"associations": found}, aws_node)
+    associations = [{"associationId": "a-1"}] if associated else []
+    of_eks.add_response("list_pod_identity_associations", {"associations": associations}, aws_node)
     if associated:
         answer = {"association": {"roleArn": associated}}
         of_eks.add_response(
