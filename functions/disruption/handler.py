@@ -23,7 +23,7 @@ from shared.base import aws, hints, metrics, queues, runtime
 from shared.base.settings import read
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
-from shared.cluster.invocations import attempt, entry_point
+from shared.cluster.invocations import Attempt, attempt, entry_point
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 
 if TYPE_CHECKING:
@@ -60,14 +60,21 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     )
     consolidate = any(_is_about_consolidation(m.hint) for m in messages)
     requeues = max((m.hint.requeues for m in messages), default=0)
-    if messages and not _reconcile(settings, context, consolidate=consolidate, requeues=requeues):
-        return queues.redelivery(event, [m.id for m in messages if not _is_replaced(m.hint)])
-    return {}
+    if not messages:
+        return {}
+    reconcile = _reconcile(settings, context, consolidate=consolidate, requeues=requeues)
+    if reconcile.succeeded:
+        return {}
+    again = queues.redelivery(event, [m.id for m in messages if not _is_replaced(m.hint)])
+    # A message that would wait for the lease as long as for the next sweep is left to it: hundreds of nodes that become
+    # empty send as many, and would use up their receives.
+    longest = _SWEEP_INTERVAL.total_seconds() if reconcile.lease_held else queues.MAX_DELAY_SECONDS
+    return {id_: delay for id_, delay in again.items() if delay < longest}
 
 
 def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> None:
     """Reconcile now, and if that has to be retried, by a message after the provisioner's sweep."""
-    if _reconcile(settings, context, consolidate=True, requeues=0):
+    if _reconcile(settings, context, consolidate=True, requeues=0).succeeded:
         return
     now = runtime.current().now()
     try:
@@ -89,14 +96,14 @@ def _is_about_consolidation(hint: Hint) -> bool:
     return hint.detail_type in {hints.NODES_UNDERUTILIZED, hints.NODES_DELETED}
 
 
-def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> bool:
-    """Reconcile once; False when it has to be retried."""
+def _reconcile(settings: DisruptionSettings, context: LambdaContext, *, consolidate: bool, requeues: int) -> Attempt:
+    """Reconcile once; unless it succeeds, it has to be retried."""
     controller = _controller(settings, context, requeues=requeues)
     with attempt("Disruption", logger) as disruption:
         report = controller.reconcile(consolidate=consolidate)
         counts: dict[Metric, float] = {metrics.DISRUPTED: report.removed, metrics.REPAIRED: report.repaired}
         metrics.emit(emf_metrics, {**counts, metrics.SAVED: report.saved})
-    return disruption.succeeded
+    return disruption
 
 
 def _controller(settings: DisruptionSettings, context: LambdaContext, *, requeues: int) -> DisruptionController:

@@ -58,9 +58,10 @@ def entry_point(
 
 
 class Attempt(MutableStruct):
-    """Whether the body of :func:`attempt` has succeeded."""
+    """Whether the body of :func:`attempt` has succeeded, or another function had the lease."""
 
     succeeded: bool = False
+    lease_held: bool = False
 
 
 @contextlib.contextmanager
@@ -76,6 +77,7 @@ def attempt(
     try:
         yield outcome
     except (LeaseHeldError, LeaseLostError) as error:
+        outcome.lease_held = True
         logger.info("Waiting for the lease", extra={**fields, "why": str(error)})
     except (*_TRANSIENT, *transient) as error:
         extra = {**fields, "error": type(error).__name__, "why": str(error)}

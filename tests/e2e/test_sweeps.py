@@ -112,6 +112,17 @@ def test_retries_of_sweeps_do_not_accumulate_while_the_lease_is_held(world: Worl
     assert len(decisions(world)) - waiting <= 6
 
 
+def test_messages_that_meet_the_lease_held_for_minutes_are_left_to_the_sweeps(world: World) -> None:
+    start(world)
+    for minute in range(5):
+        hold_lease(world, 90)
+        if minute == 1:
+            world.scale("default", "web", 0)
+        world.run_for(MINUTE)
+    assert [letter for letter in world.dead_letters() if "disruption" in letter.queue] == []
+    world.run_until(lambda: not world.nodes(), limit=4 * MINUTE)
+
+
 def test_a_sweep_with_nothing_to_provision_needs_no_lease(world: World) -> None:
     start(world)
     world.run_for(2 * MINUTE)
