@@ -172,7 +172,7 @@ _SEEN = (
 )
 _READING = (
     _ec2("see instances", "DescribeInstances", _fixed(), RESOLVES_NODE_CLASSES | {"termination", "nodegroups"}),
-    _ec2("see status checks", "DescribeInstanceStatus", _fixed(), frozenset({"interruption"})),
+    _ec2("see status checks", "DescribeInstanceStatus", _fixed(), frozenset({"interruption", "nodegroups"})),
     _ec2("see spot requests", "DescribeSpotInstanceRequests", _fixed(), frozenset({"interruption", "nodegroups"})),
     _ec2("see images", "DescribeImages", _fixed(), RESOLVES_NODE_CLASSES),
     _ec2("see instance types", "DescribeInstanceTypes", _fixed(), frozenset({"catalog"})),
