@@ -88,7 +88,7 @@ def without_set_operator(statement: dict[str, Any]) -> None:
 SEEDED = (
     ("termination", "TerminateOwned", without_condition, "termination: terminate another cluster's node"),
     ("termination", "TerminateOwned", without_right, "termination: terminate a node must be allowed"),
-    ("provisioner", "TagOwnInstances", without_condition, "provisioner: take an instance into the cluster"),
+    ("lifecycle", "TagOwnInstances", without_condition, "lifecycle: take an instance into the cluster"),
     ("provisioner", "PassNodeRoles", on_everything, "provisioner: launch with a role that isn't the nodes'"),
     ("provisioner", "PutHints", without_set_operator, "provisioner: say a hint must be allowed"),
     ("lifecycle", "DeleteOwnTemplates", without_condition, "lifecycle: delete another's template"),
