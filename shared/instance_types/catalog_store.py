@@ -5,8 +5,11 @@ Every run of most functions reads it, so a warm process only asks S3 whether it 
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.base import runtime
 from shared.base.stored_objects import MalformedObjectError, ObjectLocation, StoredObject, read_object
@@ -15,6 +18,8 @@ from shared.instance_types.catalog import FORM, InstanceTypeCatalog
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+_log = logging.getLogger(__name__)
 
 ASKED_EVERY = timedelta(minutes=5)
 """How often a warm process asks S3 for a newer catalog."""
@@ -44,6 +49,7 @@ def load(s3: S3Client, bucket: str, *, max_age: timedelta | None) -> InstanceTyp
 
     Raises:
         CatalogMissingError: there is no catalog, or no usable one.
+        ClientError, BotoCoreError: S3 can't be read, and this process hasn't read it before.
     """
     cached, now = _cached(bucket), runtime.now()
     if cached.must_ask(now, max_age):
@@ -66,6 +72,11 @@ def _ask(s3: S3Client, bucket: str, cached: _CachedCatalog) -> None:
         cached.stored = read_object(s3, ObjectLocation(bucket, KEY), FORM, cached=cached.stored)
     except MalformedObjectError as error:
         raise CatalogMissingError(str(error)) from error
+    except (BotoCoreError, ClientError) as error:
+        if cached.stored is None:
+            raise
+        # Types change seldom, and prices of an hour ago are better than no decision.
+        _log.warning("The catalog can't be read again; the one before is used: %s", error)
 
 
 def save(s3: S3Client, bucket: str, catalog: InstanceTypeCatalog) -> int:

@@ -47,3 +47,35 @@ def test_without_dynamodb_interrupted_nodes_are_drained_in_time_and_pods_get_nod
     assert len(world.pods(phase="Running")) == 8
     assert world.dead_letters() == []
     assert_no_failures(world)
+
+
+CONTINUES = {
+    "ssm": "images are remembered by the class's status",
+    "pricing": "the catalog has prices",
+    "iam": "the class has its instance profile",
+    "cloudwatch": "metrics are log lines",
+    "events": "sweeps find what no hint announces",
+    "s3": "a warm function has the catalog",
+}
+"""Services without which pending pods still get nodes and interrupted nodes are drained, and why."""
+
+
+@pytest.mark.parametrize("service", CONTINUES)
+def test_without_the_service_pods_get_nodes_and_interrupted_nodes_are_drained(world: World, service: str) -> None:
+    small_nodes(world)
+    world.apply([deployment("web", 4)])
+    fill(world, 4)
+    world.run_for(timedelta(minutes=2))
+    fail(world, service)
+    interrupted = world.instances()[0].id
+    warned = world.clock.now()
+    world.interrupt_spot([interrupted])
+    world.scale("default", "web", 6)
+    world.run_until(lambda: len(world.pods(phase="Running")) == 6, limit=timedelta(minutes=5))
+    assert interrupted not in {i.id for i in world.instances()}
+    ended = [h.at for h in world.timeline.of("pod terminating") if h.at >= warned]
+    assert max(ended) < warned + timedelta(seconds=110)
+    world.run_for(timedelta(minutes=20))
+    assert len(world.pods(phase="Running")) == 6
+    # Only the catalog function fetches and stores what is away; its next run repeats it.
+    assert [m for m in world.dead_letters() if "tenon-demo-catalog" not in m.body] == []

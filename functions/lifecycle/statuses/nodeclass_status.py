@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.ami_family.families import is_version_held
 from shared.api import meta
@@ -39,9 +39,23 @@ def write_statuses(
 ) -> dict[str, EC2NodeClass]:
     """Resolve the node classes on AWS and write their statuses; by name, the classes with these statuses.
 
-    ``failures`` are those at boot, by NodePool and node class.
+    While AWS can't be asked they keep the statuses that they have, and everything else is done. ``failures`` are those
+    at boot, by NodePool and node class.
     """
+    try:
+        resolved_classes = _resolved(context, snapshot)
+    except (BotoCoreError, ClientError) as error:
+        context.report.failures += 1
+        context.logger.warning("Node classes can't be resolved and stay as they are", extra={"why": str(error)})
+        return {c.name: c for c in snapshot.node_classes}
     by_class = {node_class: failure for (_, node_class), failure in sorted(failures.items())}
+    for node_class in snapshot.node_classes:
+        resolved_class = _with_boot_condition(resolved_classes[node_class.name], by_class.get(node_class.name), context)
+        context.attempt(node_class.ref, partial(_write_status, context, node_class, resolved_class))
+    return dict(resolved_classes)
+
+
+def _resolved(context: ReconcileContext, snapshot: Snapshot) -> Mapping[str, EC2NodeClass]:
     resolver = NodeClassResolver(
         clients=context.aws,
         runtime=context.runtime,
@@ -53,11 +67,7 @@ def write_statuses(
         default_instance_profile=context.settings.node_instance_profile,
         catalog=_catalog(context) if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,
     )
-    resolved_classes = resolve_node_classes(resolver, snapshot.node_classes, now=context.now)
-    for node_class in snapshot.node_classes:
-        resolved_class = _with_boot_condition(resolved_classes[node_class.name], by_class.get(node_class.name), context)
-        context.attempt(node_class.ref, partial(_write_status, context, node_class, resolved_class))
-    return dict(resolved_classes)
+    return resolve_node_classes(resolver, snapshot.node_classes, now=context.now)
 
 
 def _catalog(context: ReconcileContext) -> InstanceTypeCatalog | None:
