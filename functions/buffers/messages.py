@@ -9,7 +9,7 @@ import msgspec
 
 from shared.api.buffer_signals import ALARM_CHANGED, Event
 from shared.base import hints, queues
-from shared.base.struct import Struct, WireStruct, decode_json
+from shared.base.struct import Struct, WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -79,7 +79,7 @@ def parse_batch(
 
 def _parse(body: str, expected: Collection[Event]) -> _Envelope:
     try:
-        envelope = decode_json(body, _Envelope)
+        envelope = hints.decode_json(body, _Envelope)
     except msgspec.MsgspecError as error:
         raise hints.MalformedHintError(f"invalid message: {error}") from error
     if envelope.time is not None and envelope.time.tzinfo is None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NewType, TypeVar, dataclass_tr
 
 import msgspec
 
-from shared.base.struct import WireStruct, decode_json, with_fields
+from shared.base.hints import decode_json
+from shared.base.struct import WireStruct, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -31,7 +31,7 @@ RETRY_AFTER = timedelta(seconds=10)
 """For how long DynamoDB isn't called after a call failed, so that its time-outs don't use up an invocation's time."""
 _UNAVAILABLE_UNTIL = "dynamodb:unavailable-until"
 CONFLICT = "ConditionalCheckFailedException"
-_REFUSALS = ("AccessDenied", "Unrecognized", "Validation", "ResourceNotFound")
+_MISTAKES = ("AccessDenied", "Unrecognized", "Validation", "ResourceNotFound")
 """What the codes of errors begin with that mean a mistake of the deployment, and not an outage."""
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class BestEffortDynamoDB:
             code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
             if code == CONFLICT:
                 raise
-            if code.startswith(_REFUSALS):
+            if code.startswith(_MISTAKES):
                 _log.error("DynamoDB refuses %s, continuing without it: %s", operation, error)
             else:
                 _log.warning("DynamoDB can't be reached by %s, continuing without it: %s", operation, error)

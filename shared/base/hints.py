@@ -8,16 +8,18 @@ their state is read from the cluster and EC2. Messages that aren't hints are mal
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
-from shared.base.struct import Struct, WireStruct, decode_json
+from shared.base.struct import Struct, WireStruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
+
+T = TypeVar("T")
 
 RELAY = "tenon.relay"
 FUNCTIONS = "tenon.functions"
@@ -92,6 +94,18 @@ class Hint(Struct, kw_only=True):
     keys: tuple[str, ...] = ()
     time: datetime | None = None
     requeues: int = 0
+
+
+def decode_json(text: bytes | str, kind: type[T]) -> T:
+    """The value of JSON that anybody may have written: messages, annotations, files.
+
+    Raises:
+        msgspec.DecodeError: it isn't JSON of that kind, is nested too deeply, or isn't valid Unicode.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (RecursionError, UnicodeError) as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:

@@ -9,11 +9,9 @@ Defining a msgspec struct takes 10 µs, a frozen dataclass 500 µs, and every co
 
 from __future__ import annotations
 
-from typing import TypeVar, dataclass_transform
+from typing import dataclass_transform
 
 import msgspec
-
-T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -29,18 +27,6 @@ class WireStruct(msgspec.Struct, frozen=True):
 @dataclass_transform(eq_default=False, field_specifiers=(msgspec.field,))
 class MutableStruct(msgspec.Struct, eq=False):
     """Base of records that change; they are equal only to themselves."""
-
-
-def decode_json(text: bytes | str, kind: type[T]) -> T:
-    """The value of JSON that anybody may have written: messages, annotations, files.
-
-    Raises:
-        msgspec.DecodeError: it isn't JSON of that kind, is nested too deeply, or isn't valid Unicode.
-    """
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except (RecursionError, UnicodeError) as error:
-        raise msgspec.DecodeError(str(error)) from error
 
 
 with_fields = msgspec.structs.replace

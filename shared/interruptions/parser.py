@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from shared.base.struct import Struct, WireStruct, decode_json
+from shared.base.hints import decode_json
+from shared.base.struct import Struct, WireStruct
 from shared.interruptions import (
     capacity_reservation_interruption,
     lifecycle_action,

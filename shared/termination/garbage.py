@@ -146,8 +146,9 @@ def nodes_older_than_node_pool(nodes: Iterable[Node], pools: Mapping[str, NodePo
 
     def is_older(node: Node) -> bool:
         pool = pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
-        made, created = node.metadata.creation_timestamp, pool.metadata.creation_timestamp if pool is not None else None
-        return made is not None and created is not None and made < created
+        pool_created = pool.metadata.creation_timestamp if pool is not None else None
+        node_created = node.metadata.creation_timestamp
+        return node_created is not None and pool_created is not None and node_created < pool_created
 
     return tuple(n for n in nodes if n.metadata.deletion_timestamp is None and is_older(n))
 

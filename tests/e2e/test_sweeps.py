@@ -69,9 +69,8 @@ def test_leases_that_are_held_for_years_stop_nothing_for_more_than_two_minutes(
 ) -> None:
     start(world)
     spec = {"holderIdentity": "mallory", "renewTime": micro_time(world.clock.now()), **forged}
-    for name in (LEASE, f"{LEASE}-lifecycle", "tenon-relay"):
-        if world.store.get(kinds.LEASES, name, namespace="kube-system"):
-            world.store.patch(kinds.LEASES, name, {"spec": spec}, namespace="kube-system")
+    for name in (LEASE, f"{LEASE}-lifecycle"):
+        world.store.patch(kinds.LEASES, name, {"spec": spec}, namespace="kube-system")
     world.scale("default", "web", 3)
     world.run_until(lambda: len(world.pods(phase="Running")) == 3, limit=timedelta(minutes=4))
     reasons = [e["reason"] for e in world.store.list(kinds.EVENTS) if e["involvedObject"]["kind"] == "Lease"]

@@ -94,7 +94,7 @@ def test_a_condition_that_does_not_hold_is_no_failure() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_refusal_is_an_error_in_the_log_and_an_outage_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_denied_access_is_an_error_in_the_log_and_an_outage_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     for code in ("AccessDeniedException", "ProvisionedThroughputExceededException"):
         BestEffortDynamoDB(Failing(refused(code))).query()  # type: ignore[arg-type]
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]

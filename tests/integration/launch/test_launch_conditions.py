@@ -20,18 +20,18 @@ def _refuse(partition: str) -> None:
         if params["ExpressionAttributeValues"][":partition"]["S"] == partition:
             raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "Query")
 
-    aws.dynamodb().meta.events.register("provide-client-params.dynamodb.Query", refuse)
+    aws.dynamodb_with_errors().meta.events.register("provide-client-params.dynamodb.Query", refuse)
 
 
 def test_without_rows_there_are_no_conditions(table: str) -> None:
-    read = read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+    read = read_conditions(aws.dynamodb_with_errors(), table, commitments=None, now=runtime.current().now())
     assert read == LaunchConditions()
 
 
 @pytest.mark.parametrize("partition", [interruption_rates.PARTITION, free_addresses.PARTITION])
 def test_rates_and_short_subnets_that_cannot_be_read_are_none(table: str, partition: str) -> None:
     _refuse(partition)
-    read = read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+    read = read_conditions(aws.dynamodb_with_errors(), table, commitments=None, now=runtime.current().now())
     assert read == LaunchConditions()
 
 
@@ -39,4 +39,4 @@ def test_rates_and_short_subnets_that_cannot_be_read_are_none(table: str, partit
 def test_what_failed_must_be_readable(table: str, partition: str) -> None:
     _refuse(partition)
     with pytest.raises(ClientError):
-        read_conditions(aws.dynamodb(), table, commitments=None, now=runtime.current().now())
+        read_conditions(aws.dynamodb_with_errors(), table, commitments=None, now=runtime.current().now())

@@ -31,22 +31,22 @@ def unavailable(dynamodb: DynamoDBClient, table: str, *, now: datetime) -> froze
 
 def test_an_offering_is_unavailable_for_three_minutes(table: str) -> None:
     now = runtime.current().now()
-    unavailable_offerings.mark(aws.dynamodb(), table, [M5], reason="InsufficientInstanceCapacity", now=now)
-    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=179)) == {M5}
-    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=181)) == frozenset()
+    unavailable_offerings.mark(aws.dynamodb_with_errors(), table, [M5], reason="InsufficientInstanceCapacity", now=now)
+    assert unavailable(aws.dynamodb_with_errors(), table, now=now + timedelta(seconds=179)) == {M5}
+    assert unavailable(aws.dynamodb_with_errors(), table, now=now + timedelta(seconds=181)) == frozenset()
 
 
 def test_marking_again_restarts_the_ttl(table: str) -> None:
     now = runtime.current().now()
     for later in (0, 100):
         unavailable_offerings.mark(
-            aws.dynamodb(), table, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
+            aws.dynamodb_with_errors(), table, [M5], reason="Unsupported", now=now + timedelta(seconds=later)
         )
-    assert unavailable(aws.dynamodb(), table, now=now + timedelta(seconds=250)) == {M5}
+    assert unavailable(aws.dynamodb_with_errors(), table, now=now + timedelta(seconds=250)) == {M5}
 
 
 def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_retried(table: str) -> None:
-    dynamodb, now = aws.dynamodb(), runtime.current().now()
+    dynamodb, now = aws.dynamodb_with_errors(), runtime.current().now()
     zone = [("spot", f"m5.{i}", "us-east-1a") for i in range(60)]
     sent: list[list[Any]] = []
 
@@ -67,7 +67,7 @@ def test_a_whole_zone_is_marked_25_offerings_a_call_and_unprocessed_items_are_re
 
 def test_two_functions_share_one_rate_limit(table: str) -> None:
     now = runtime.current().now()
-    functions = [RateLimiter(aws.dynamodb(), table), RateLimiter(aws.dynamodb(), table)]
+    functions = [RateLimiter(aws.dynamodb_with_errors(), table), RateLimiter(aws.dynamodb_with_errors(), table)]
     granted = [functions[i % 2].try_acquire(now=now) for i in range(10)]
     assert sum(granted) == BURST
     later = now + timedelta(seconds=1)
@@ -107,7 +107,7 @@ def test_launches_wait_for_the_rate_limit_until_the_timeout_and_the_rest_is_thro
     node_class, types = account.ready(), [account.instance_type("m5.large", spot=0.03)]
     claims = [account.claim(f"web-{i}", group=f"group-{i}") for i in range(30)]
     with runtime.using(with_fields(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        rate_limiter = RateLimiter(aws.dynamodb(), table)
+        rate_limiter = RateLimiter(aws.dynamodb_with_errors(), table)
         results = account.launch(claims, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())
     launched = [r for r in results if isinstance(r, LaunchedInstance)]
     assert len(launched) == account.fleets.calls == BURST + RATE_LIMIT_WAIT_TIMEOUT.total_seconds() * REFILL
@@ -123,7 +123,7 @@ def test_200_throttled_responses_stay_within_the_rate_limit_and_all_launch_in_th
     start = clock.now()
     done: dict[str, str] = {}
     with runtime.using(with_fields(runtime.current(), now=clock.now, sleep=clock.sleep)):
-        rate_limiter = RateLimiter(aws.dynamodb(), table)
+        rate_limiter = RateLimiter(aws.dynamodb_with_errors(), table)
         while len(done) < len(claims):
             waiting = [c for c in claims if c.name not in done]
             results = account.launch(waiting, types, node_class=node_class, rate_limiter=rate_limiter, now=clock.now())

@@ -25,7 +25,7 @@ from shared.api import labels as names
 from shared.base import aws, hints, runtime
 from shared.cluster.client import Client
 from shared.cluster.connect import ClusterInfo, configuration
-from shared.cluster.resources import NODE_CLAIMS, NODE_POOLS, NODES, POD_DISRUPTION_BUDGETS, PODS
+from shared.cluster.resources import NODE_CLAIMS, NODES, POD_DISRUPTION_BUDGETS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,19 +179,6 @@ class Environment:
         self.client.patch(
             NODES.path(name, subresource="status"),
             {"status": {"conditions": [condition], "allocatable": {"cpu": "4"}, "capacity": {"cpu": "4"}}},
-        )
-
-    def node_pool(self) -> None:
-        """The NodePool of the NodeClaims."""
-        reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-        self.client.create(
-            NODE_POOLS.path(),
-            {
-                "apiVersion": "karpenter.sh/v1",
-                "kind": "NodePool",
-                "metadata": {"name": "default"},
-                "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}},
-            },
         )
 
     def a_node(self, name: str, *, grace: str = "", **tags: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from local.aws import backends
 from shared.api import labels as names
 from shared.base import aws, runtime
-from shared.cluster.resources import LEASES, NODE_CLAIMS, NODES
+from shared.cluster.resources import LEASES, NODE_CLAIMS, NODE_POOLS, NODES
 
 if TYPE_CHECKING:
     from tests.integration.termination.conftest import Environment
@@ -76,7 +76,9 @@ def test_a_removed_finalizer_is_restored(env: Environment) -> None:
 def test_a_force_deleted_nodeclaim_has_its_node_drained_before_its_instance_is_terminated(
     env: Environment,
 ) -> None:
-    env.node_pool()
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}}
+    env.client.create(NODE_POOLS.path(), {**pool, "spec": {"template": {"spec": {"nodeClassRef": reference}}}})
     env.turn(1)
     instance = env.a_node("old")
     env.pod("web-1", "old")

@@ -8,6 +8,7 @@ from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
 from shared.api.meta import Condition, ObjectMeta
 from shared.api.nodeclaim import NodeClaim, NodeClaimStatus
+from shared.api.nodepool import NodePool
 from shared.base.struct import with_fields
 from shared.cloud_provider import Instance, instance_id
 from shared.termination.garbage import (
@@ -15,6 +16,7 @@ from shared.termination.garbage import (
     deleted_nodes_with_live_nodeclaim,
     instances_without_nodeclaim,
     nodeclaims_without_instance,
+    nodes_older_than_node_pool,
     nodes_without_nodeclaim_and_instance,
 )
 
@@ -126,3 +128,20 @@ def test_a_nodeclaim_fails_liveness_when_it_is_not_registered_within_fifteen_min
     assert reason.reason == "RegistrationTimeout"
     assert "i-1" in reason.message
     assert liveness_failure(claim(provider_id="aws:///us-east-1a/i-1", registered=True), now=NOW) is None
+
+
+def test_only_nodes_that_are_older_than_their_node_pool_have_lost_their_nodeclaims() -> None:
+    def node(name: str, *, pool: str = "default", created: datetime = OLD, deleted: datetime | None = None) -> Node:
+        labels = {names.NODEPOOL: pool}
+        return Node(
+            metadata=ObjectMeta(name=name, labels=labels, creation_timestamp=created, deletion_timestamp=deleted)
+        )
+
+    pools = {"default": NodePool(metadata=ObjectMeta(name="default", creation_timestamp=NOW))}
+    nodes = [
+        node("older"),
+        node("younger", created=NOW + timedelta(minutes=1)),
+        node("of another pool", pool="other"),
+        node("deleted", deleted=NOW),
+    ]
+    assert [n.metadata.name for n in nodes_older_than_node_pool(nodes, pools)] == ["older"]
