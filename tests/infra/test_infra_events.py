@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from cli.verify import rules
 from infra import function_sizes
+from infra.cluster import resource_names
 from shared.base import hints
 
 Select = Callable[[str], dict[str, dict[str, Any]]]
@@ -132,3 +134,17 @@ def test_hints_and_sweeps_have_separate_message_groups(of_type: Select, function
         for target in rule["Targets"]:
             provisioning = ("queue", function_sizes.PROVISIONER) in to(of_type, functions, {"Targets": [target]})
             assert target.get("SqsParameters") == (group if provisioning else None)
+
+
+def test_verify_knows_every_rule_its_bus_and_its_functions(of_type: Select, functions: Functions) -> None:
+    named = {
+        rule["Name"]: ("EventBusName" in rule, {name for _, name in to(of_type, functions, rule)})
+        for rule in of_type("AWS::Events::Rule").values()
+    }
+    expected = {
+        resource_names.rule("demo", id_): (on_own_bus, set(invoked))
+        for ids, on_own_bus in ((rules.SCHEDULES, False), (rules.ANNOUNCEMENTS, False), (rules.HINTS, True))
+        for id_, invoked in ids.items()
+    }
+    assert named == expected
+    assert rules.SAMPLES.keys() == rules.ANNOUNCEMENTS.keys()

@@ -85,6 +85,8 @@ def test_it_has_the_demos_stacks_and_the_charts_and_nothing_that_needs_the_check
     assert "cli/report/page/uplot/dist/uPlot.iife.min.js" in names
     assert "cli/report/page/uplot/LICENSE" in names
     assert "cli/demo/manifests/spot-default.yaml" in names
+    assert "cli/verify/page.html" in names
+    assert "local/aws/latencies.yaml" in names
 
 
 def test_version(installed: Installed) -> None:
@@ -122,6 +124,11 @@ def test_plan_and_explain_of_a_demo_that_stays_up(installed: Installed, kubeconf
     assert "demo in us-east-1 · 1 node · 2 pods" in installed.run("plan", KUBECONFIG=config)
     assert "default can launch nodes" in installed.run("explain", "nodepool", "default", KUBECONFIG=config)
     assert "default" in installed.run("nodes", "--once", KUBECONFIG=config)
+
+
+def test_verify_plans_for_a_demo_that_stays_up(installed: Installed, kubeconfig: Path) -> None:
+    plan = json.loads(installed.run("verify", "demo", "--dry-run", "--json", KUBECONFIG=str(kubeconfig)))
+    assert [step["step"] for step in plan["steps"]][:2] == ["wiring", "pool"]
 
 
 def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from cli.errors import INTERRUPTED
+from cli.verify.objects import LABEL
 from cli.verify.steps import STEPS
 from local.aws.latencies import Latency, table
+from local.kubernetes import kinds
 from local.world import sample_objects
 from tests.e2e.cli.verified_world import CLUSTER, VerifiedWorld, verified_world
 from tests.integration.cli.command import call
@@ -109,6 +114,21 @@ def test_an_existing_node_class_is_copied(verified: VerifiedWorld) -> None:
     assert steps["pool"]["status"] == "passed"
     missing = verified.steps("pool", node_class="absent")
     assert missing["pool"]["sentence"] == 'There is no EC2NodeClass "absent".'
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_cleans_up(verified: VerifiedWorld, number: signal.Signals) -> None:
+    def interrupt(_delivery: object) -> None:
+        if verified.world.store.list(kinds.PODS, labels=LABEL) and not interrupted:
+            interrupted.append(True)
+            os.kill(os.getpid(), number)
+
+    interrupted: list[bool] = []
+    verified.world.aws.event_buses.observe(interrupt)
+    done = verified.tenon("--yes", "--step", "node")
+    assert interrupted
+    assert done.code == INTERRUPTED
+    assert verified.left() == []
 
 
 def test_a_step_that_does_not_exist_is_a_usage_error() -> None:
