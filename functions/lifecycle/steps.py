@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import cluster_metrics, realised_price
+from functions.lifecycle import cluster_metrics, disrupted_zones, realised_price
 from functions.lifecycle.claims import adoption, ended_reservations, instance_tags, nodeclaim_lifecycle
-from functions.lifecycle.garbage import disrupted_zones, garbage_collection, unused_resources
+from functions.lifecycle.garbage import garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
     free_addresses,

@@ -18,7 +18,7 @@ from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_fail
 from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node, waits_for_devices
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
-from functions.lifecycle.garbage.disrupted_zones import list_instances
+from functions.lifecycle.disrupted_zones import list_instances
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
