@@ -33,13 +33,13 @@ def test_nothing_is_given_up_there_and_an_instance_that_goes_elsewhere_is_notice
     world.run_until(lambda: len(world.pods(phase="Running")) == 6)
     world.run_for(timedelta(minutes=3))
     by_zone = Counter(zone_of(c) for c in world.claims())
-    disrupted, other = sorted(by_zone)[:2]
+    disrupted, healthy = sorted(by_zone)[:2]
     before = {c["metadata"]["name"] for c in world.claims() if zone_of(c) == disrupted}
     began = world.clock.now()
     with world.aws.lock:
         world.aws.consistency.disrupted_zones = frozenset({disrupted})
 
-    gone = next(i for i in world.instances() if i.placement.zone == other)
+    gone = next(i for i in world.instances() if i.placement.zone == healthy)
     boto3.client("ec2").terminate_instances(InstanceIds=[gone.id])
     world.run_for(DISRUPTION)
 

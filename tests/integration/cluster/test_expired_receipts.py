@@ -44,13 +44,13 @@ def received(name: str, *, bodies: int) -> tuple[Any, str, dict[str, Any]]:
 
 def test_the_other_messages_of_the_batch_are_answered_all_the_same() -> None:
     sqs, url, event = received("work", bodies=2)
-    late, other = event["Records"]
+    late, in_time = event["Records"]
     sqs.delete_message(QueueUrl=url, ReceiptHandle=late["receiptHandle"])  # SQS refuses its receipt from now on
     delays = {record["messageId"]: 0 for record in event["Records"]}
     response = queues.respond(event, delays)
     assert response == {"batchItemFailures": [{"itemIdentifier": id_} for id_ in sorted(delays)]}
     (again,) = sqs.receive_message(QueueUrl=url)["Messages"]
-    assert again["MessageId"] == other["messageId"]
+    assert again["MessageId"] == in_time["messageId"]
 
 
 def test_a_queue_that_does_not_exist_is_an_error() -> None:

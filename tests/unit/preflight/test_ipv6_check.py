@@ -33,9 +33,9 @@ def account(*, associated: str = "", allowed: str = "") -> Callable[[str], Any]:
     for role in (ROLE, OTHER):
         decision = "allowed" if role == allowed else "implicitDeny"
         result = {"EvalActionName": "ec2:AssignIpv6Addresses", "EvalDecision": decision}
-        asked = {"PolicySourceArn": role, "ActionNames": ["ec2:AssignIpv6Addresses"]}
+        parameters = {"PolicySourceArn": role, "ActionNames": ["ec2:AssignIpv6Addresses"]}
         if role == (associated or OTHER):
-            of_iam.add_response("simulate_principal_policy", {"EvaluationResults": [result]}, asked)
+            of_iam.add_response("simulate_principal_policy", {"EvaluationResults": [result]}, parameters)
     of_eks.activate()
     of_iam.activate()
     return {"eks": eks, "iam": iam}.__getitem__
