@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shared.provisioning.launch_records import ProvisioningReport
 
 _SILENT = timedelta(minutes=10)
+_SWEEP_INTERVAL = timedelta(minutes=1)
 logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
@@ -66,11 +67,17 @@ def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, ru
             sweep=all(m.hint.detail_type == hints.SCHEDULED for m in messages)
         )
     if not provisioning.succeeded:
-        return retried
+        return _without_replaced(messages) if provisioning.lease_held else retried
     _emit_metrics(report)
     if settings.relay != "webhook":
         _watch_relay(heard=hinted > 0, waiting=len(report.unschedulable))
     return retried if report.throttled else []
+
+
+def _without_replaced(messages: Sequence[Message]) -> list[str]:
+    """The ids of the messages for which no sweep has been sent since: those that wait for the lease are left to it."""
+    now = runtime.current().now()
+    return [m.id for m in messages if m.hint.time is None or now - m.hint.time < _SWEEP_INTERVAL]
 
 
 def _watch_relay(*, heard: bool, waiting: int) -> None:
