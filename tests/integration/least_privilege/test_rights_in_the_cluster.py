@@ -84,7 +84,7 @@ RIGHTS = (
     Right("watch", kinds.NODES, may=frozenset({"relay"})),
     Right("list", CLAIMS, may=CLUSTER | {"relay"}),
     Right("watch", CLAIMS, may=frozenset({"relay"})),
-    Right("create", CLAIMS, may=LAUNCHES),
+    Right("create", CLAIMS, may=LAUNCHES | {"lifecycle"}),
     Right("delete", CLAIMS, may=RESOLVES_NODE_CLASSES | {"termination"}),
     Right("update", CLAIMS),
     Right("watch", POOLS, may=frozenset({"relay"})),
