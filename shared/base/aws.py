@@ -6,17 +6,19 @@ waiting costs nothing, instead of multiplying calls. CreateFleet is never retrie
 
 from __future__ import annotations
 
+import logging
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import dynamodb_rows, runtime
+from shared.base import runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from botocore.exceptions import ClientError
     from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
@@ -46,6 +48,79 @@ _MAX_FILTER_VALUES = 200
 PAGES: PaginatorConfigTypeDef = {"PageSize": 1000}
 """For lists that grow with the cluster or the account: without a page size, EC2 throttles such calls, or they time
 out (docs.aws.amazon.com/ec2/latest/devguide/ec2-api-pagination.html)."""
+
+
+RETRY_AFTER = timedelta(seconds=10)
+"""For how long DynamoDB isn't called after a call failed, so that its time-outs don't use up an invocation's time."""
+_UNAVAILABLE_UNTIL = "dynamodb:unavailable-until"
+CONFLICT = "ConditionalCheckFailedException"
+_MISTAKES = ("AccessDenied", "Unrecognized", "Validation", "ResourceNotFound")
+"""What the codes of errors begin with that mean a mistake of the deployment, and not an outage."""
+
+_log = logging.getLogger(__name__)
+
+
+class BestEffortDynamoDB:
+    """DynamoDB's client for rows that may be lost: a call that fails is logged, and answers as an empty table would.
+
+    Only a condition that doesn't hold is raised. The answer to a write that failed is empty; DynamoDB's never is.
+    """
+
+    def __init__(self, client: DynamoDBClient) -> None:
+        self._client = client
+
+    def get_item(self, **request: object) -> Mapping[str, Any]:
+        """One row; without ``Item`` if DynamoDB fails."""
+        return self._call("get_item", request, {})
+
+    def put_item(self, **request: object) -> Mapping[str, Any]:
+        """Write one row."""
+        return self._call("put_item", request, {})
+
+    def update_item(self, **request: object) -> Mapping[str, Any]:
+        """Change one row."""
+        return self._call("update_item", request, {})
+
+    def batch_write_item(self, **request: object) -> Mapping[str, Any]:
+        """Write rows; none is left unprocessed if DynamoDB fails."""
+        return self._call("batch_write_item", request, {"UnprocessedItems": {}})
+
+    def query(self, **request: object) -> Mapping[str, Any]:
+        """Rows of a partition; none if DynamoDB fails."""
+        return self._call("query", request, {"Items": []})
+
+    def get_paginator(self, operation: str) -> BestEffortDynamoDB:
+        """The pages of ``query``, as a paginator of boto3 has them."""
+        assert operation == "query"
+        return self
+
+    def paginate(self, **request: object) -> Iterator[Mapping[str, Any]]:
+        """The pages of a query, up to one that DynamoDB fails at."""
+        page = self._call("query", request, {"Items": []})
+        yield page
+        while "LastEvaluatedKey" in page:
+            following = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
+            page = self._call("query", following, {"Items": []})
+            yield page
+
+    def _call(self, operation: str, request: Mapping[str, Any], instead: Mapping[str, Any]) -> Mapping[str, Any]:
+        cache = runtime.current().cache
+        until: datetime | None = cache.get(_UNAVAILABLE_UNTIL)
+        if until is not None and runtime.now() < until:
+            return instead
+        try:
+            answer: Mapping[str, Any] = getattr(self._client, operation)(**request)
+        except (BotoCoreError, ClientError) as error:
+            code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
+            if code == CONFLICT:
+                raise
+            if code.startswith(_MISTAKES):
+                _log.error("DynamoDB refuses %s, continuing without it: %s", operation, error)
+            else:
+                _log.warning("DynamoDB can't be reached by %s, continuing without it: %s", operation, error)
+                cache[_UNAVAILABLE_UNTIL] = runtime.now() + RETRY_AFTER
+            return instead
+        return answer
 
 
 def filter_chunks(values: Sequence[str], *, further_values: int = 0) -> Iterator[list[str]]:
@@ -152,7 +227,7 @@ def dynamodb() -> DynamoDBClient:
 
     def make() -> DynamoDBClient:
         client = boto3.client("dynamodb", config=_config().merge(short_timeout))
-        best_effort: Any = dynamodb_rows.BestEffortDynamoDB(client)
+        best_effort: Any = BestEffortDynamoDB(client)
         return cast("DynamoDBClient", best_effort)  # it has the operations that rows need
 
     return _cached("dynamodb", make)

@@ -9,7 +9,8 @@ import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError
 
 from shared.base import runtime
-from shared.base.dynamodb_rows import RETRY_AFTER, BestEffortDynamoDB, put_rows, unexpired_rows
+from shared.base.aws import RETRY_AFTER, BestEffortDynamoDB
+from shared.base.dynamodb_rows import put_rows, unexpired_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
