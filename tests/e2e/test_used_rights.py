@@ -63,6 +63,8 @@ _WHEN_UNDONE = {
     ("termination", "list", "", "nodes"),
     # Of a node that reboots in place (test_reboots.py).
     ("lifecycle-reboot", "create", "", "pods/eviction"),
+    # Of a node whose NodeClaim was lost with its NodePool (test_lost_definitions.py).
+    ("lifecycle", "create", "karpenter.sh", "nodeclaims"),
     # Of a node whose Lease its kubelet made without an owner.
     ("lifecycle", "delete", "coordination.k8s.io", "leases"),
 }
