@@ -1,9 +1,9 @@
-"""The step of a spot interruption: by AWS FIS if a role for it is given, else by a warning sent to the queue.
+"""The step of a spot interruption: by AWS FIS if a role for it is given, else by invoking the function with a warning.
 
-EventBridge takes no events of ``aws.`` sources by PutEvents (EventBridge API reference, PutEventsRequestEntry), so
-without FIS the warning can't come by the rule. The operator's own rights allow SendMessage to the queue of the same
-account; that the rule matches such an event, and may send to the queue, is what the step "wiring" tests. EC2 doesn't
-confirm such a warning, so the drain has no deadline.
+EventBridge takes no events of ``aws.`` sources by PutEvents (EventBridge API reference, PutEventsRequestEntry), and the
+queue takes messages of the stack's rules only. So without FIS the interruption function is invoked with the batch that
+its queue would deliver; that the rule matches such an event, and may send to the queue, is what the step "wiring"
+tests. EC2 doesn't confirm such a warning, so the drain has no deadline.
 """
 
 from __future__ import annotations
@@ -15,15 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from cli.verify import nodes, objects, reasons
 from cli.verify.result import Proof, StepFailedError
+from infra import function_sizes
 from infra.cluster import resource_names
 from shared.api import labels
 from shared.cluster import resources
 
 if TYPE_CHECKING:
+    from cli.verify.nodes import NodeOfPod
     from cli.verify.verification import Verification
 
 _POD = "interrupted"
 _NOTICED_LIMIT = timedelta(minutes=2)
+_REDELIVERED_AFTER = timedelta(seconds=20)
+"""As the queue delivers a message again that isn't done yet."""
+_BY_FIS = "AWS FIS interrupted the instance,"
+_BY_WARNING = "Without --fis-role, the function was invoked with a spot warning,"
 SPOT_WARNING = "EC2 Spot Instance Interruption Warning"
 
 
@@ -32,8 +38,11 @@ def verify(run: Verification) -> Proof:
     try:
         (node,) = nodes.bring_up(run, _POD, capacity_type=labels.SPOT)
         sent = run.now()
-        by = _interrupt(run, node.instance)
-        if not run.wait(lambda: _is_deleting(run, node.claim), limit=_NOTICED_LIMIT):
+        by = _BY_FIS if run.settings.fis_role else _BY_WARNING
+        warnings = None if run.settings.fis_role else _Warnings(run, node)
+        if warnings is None:
+            _interrupt(run, node.instance)
+        if not run.wait(lambda: _is_noticed(run, node, warnings), limit=_NOTICED_LIMIT):
             raise StepFailedError(
                 "The interruption function didn't begin to drain the node within 2 minutes after the warning"
                 f"{reasons.because(run, node.node)}."
@@ -83,13 +92,50 @@ def experiment_templates(run: Verification) -> list[str]:
     ]
 
 
-def _interrupt(run: Verification, instance: str) -> str:
-    """Interrupt the instance, or send its warning; how, as the beginning of a sentence."""
-    if not run.settings.fis_role:
-        name = resource_names.queue(run.cluster, "interruption", fifo=False)
-        url = run.aws("sqs").get_queue_url(QueueName=name)["QueueUrl"]
-        run.aws("sqs").send_message(QueueUrl=url, MessageBody=json.dumps(spot_warning(run, instance)))
-        return "Without --fis-role, a spot warning was sent to the queue,"
+def _is_noticed(run: Verification, node: NodeOfPod, warnings: _Warnings | None) -> bool:
+    if _is_deleting(run, node.claim):
+        return True
+    if warnings is not None:
+        warnings.deliver()
+    return False
+
+
+class _Warnings:
+    """Invokes the interruption function with the warning, and again as its queue would."""
+
+    def __init__(self, run: Verification, node: NodeOfPod) -> None:
+        self._run = run
+        self._event = spot_warning(run, node.instance)
+        self._received = 0
+        self._due = run.now()
+
+    def deliver(self) -> None:
+        """Invoke it if a delivery is due."""
+        run = self._run
+        if run.now() < self._due:
+            return
+        self._due = run.now() + _REDELIVERED_AFTER
+        self._received += 1
+        queue = resource_names.queue(run.cluster, function_sizes.INTERRUPTION, fifo=False)
+        record = {
+            "messageId": self._event["id"],
+            "receiptHandle": f"{run.name}-{self._received}",
+            "body": json.dumps(self._event),
+            "attributes": {"ApproximateReceiveCount": str(self._received)},
+            "messageAttributes": {},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": f"arn:aws:sqs:{run.region}:{self._event['account']}:{queue}",
+            "awsRegion": run.region,
+        }
+        run.aws("lambda").invoke(
+            FunctionName=resource_names.function(run.cluster, function_sizes.INTERRUPTION),
+            InvocationType="Event",
+            Payload=json.dumps({"Records": [record]}),
+        )
+
+
+def _interrupt(run: Verification, instance: str) -> None:
+    """Let AWS FIS interrupt the instance."""
     (arn,) = spot_warning(run, instance)["resources"]
     partition = str(run.description["arn"]).split(":")[1]
     template = run.aws("fis").create_experiment_template(
@@ -114,7 +160,6 @@ def _interrupt(run: Verification, instance: str) -> str:
         tags={objects.TAG: run.id, labels.CLUSTER_NAME_TAG: run.cluster},
     )["experimentTemplate"]
     run.aws("fis").start_experiment(clientToken=f"{run.name}-experiment", experimentTemplateId=template["id"])
-    return "AWS FIS interrupted the instance,"
 
 
 def _is_deleting(run: Verification, name: str) -> bool:

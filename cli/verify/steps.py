@@ -123,7 +123,7 @@ STEPS: tuple[Step, ...] = (
     Step(
         name="interruption",
         proves="the node of an interrupted spot instance is drained at once, and goes",
-        aws=(*_READ_INSTANCES, "sqs:GetQueueUrl", "sqs:SendMessage"),
+        aws=(*_READ_INSTANCES, "lambda:InvokeFunction"),
         kubernetes=_RUN_PODS,
         needs=(NODE,),
         minutes=3.5,
@@ -167,7 +167,7 @@ FIS_RIGHTS = (
     "fis:TagResource",
     "iam:PassRole",
 )
-"""What the step "interruption" needs with --fis-role instead of sqs:SendMessage."""
+"""What the step "interruption" needs with --fis-role instead of lambda:InvokeFunction."""
 CLEAN_UP_RIGHTS = (
     "ec2:DeleteLaunchTemplate",
     "ec2:DescribeInstances",

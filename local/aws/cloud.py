@@ -221,6 +221,7 @@ class Cloud:
                 *managed_node_groups.replacements(self.region, self.auto_scaling),
             ],
             event_buses=lambda: self.event_buses,  # they exist once the stack is deployed
+            functions=lambda: self.functions,
         )
 
     def __exit__(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from local.aws.event_buses import EventBuses
     from local.aws.eventual_consistency import EventualConsistency
     from local.aws.fleet import Fleets
+    from local.aws.lambda_functions import LambdaFunctions
     from local.aws.prices import Prices
 
 _FLEET_PARAMETERS = (
@@ -53,10 +54,12 @@ def install(
     prices: Prices,
     auto_scaling: Sequence[tuple[object, str, object]],
     event_buses: Callable[[], EventBuses],
+    functions: Callable[[], LambdaFunctions],
 ) -> None:
     """Replace moto's answers until the stack is closed.
 
-    ``auto_scaling`` are the replacements of Auto Scaling and EKS. ``event_buses`` is called for each event to deliver.
+    ``auto_scaling`` are the replacements of Auto Scaling and EKS. ``event_buses`` is called for each event to deliver,
+    ``functions`` for each invocation.
     """
     replacements = (
         *_ec2(fleets=fleets, instances=instances),
@@ -65,6 +68,7 @@ def install(
         *_listings(consistency, now),
         *_iam(),
         *_messaging(event_buses, now),
+        *_invocations(functions),
         *_alarms(now),
         *_templates(),
         *auto_scaling,
@@ -139,6 +143,21 @@ def _ec2(*, fleets: Fleets, instances: Ec2Instances) -> list[tuple[object, str, 
         (Instance, "reboot", reboot),
         (InstanceBackend, "start_instances", start_instances),
     ]
+
+
+def _invocations(functions: Callable[[], LambdaFunctions]) -> list[tuple[object, str, object]]:
+    from moto.awslambda_simple.models import LambdaSimpleBackend
+
+    def invoke(
+        _backend: Any, name: str, _qualifier: str | None, body: str | bytes, headers: Any, _answer: dict[str, str]
+    ) -> bytes:
+        if headers.get("X-Amz-Invocation-Type") != "Event":
+            # This request is served under the lock that the function's own calls need.
+            raise NotImplementedError("functions are invoked asynchronously only (InvocationType=Event)")
+        functions().enqueue(name, json.loads(body), trigger="Invoke")
+        return b""
+
+    return [(LambdaSimpleBackend, "invoke", invoke)]
 
 
 def _templates() -> list[tuple[object, str, object]]:

@@ -86,7 +86,7 @@ def test_the_plan_makes_nothing(verified: VerifiedWorld) -> None:
     assert [step["step"] for step in plan["steps"]] == NAMES
     assert plan["minutes"] == pytest.approx(15, abs=2)
     assert 0 < plan["usd"] < 0.10
-    assert "sqs:SendMessage" in shown.out
+    assert "lambda:InvokeFunction" in shown.out
     assert "ec2:CreateFleet" in shown.out
     with_role = verified.tenon("--dry-run", "--json", "--fis-role", "arn:aws:iam::1:role/fis").json
     assert with_role["usd"] > plan["usd"]
