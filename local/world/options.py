@@ -35,7 +35,8 @@ class Options(Struct, kw_only=True):
     ``purchases`` buys the Reserved Instances and Savings Plans that the account has at the start.
     ``hostility`` is that of AWS and the cluster (None: none), by default what the
     environment asks for. ``latencies`` are those of functions' calls, by service and operation (None: calls take no
-    longer than the work here, for measurements of that); in real time there are none.
+    longer than the work here, for measurements of that). There are none in real time, nor where functions run one
+    after the other: they would wait for each other's calls, which deployed ones don't.
     """
 
     version: str = "1.34"
@@ -59,7 +60,7 @@ class Options(Struct, kw_only=True):
 
     def call_latencies(self, clock: Clock, *, seed: int) -> Latencies | None:
         """The latencies of functions' calls in a world with this clock."""
-        if self.latencies is None or isinstance(clock, RealTimeClock):
+        if self.latencies is None or self.function_concurrency == 1 or isinstance(clock, RealTimeClock):
             return None
         return latencies.Latencies(self.latencies, seed=seed)
 

@@ -46,6 +46,7 @@ BY_TARGET = {
     "make test-all",
     "make test-real",
     "make test-karpenter",
+    "make test-aws",
     "make synth",
     "make docs",
     "make setup",

@@ -105,7 +105,7 @@ def test_a_denied_call_fails_as_in_ec2_and_changes_nothing(targets: Targets) -> 
 
 
 def test_allowed_calls_take_effect(targets: Targets) -> None:
-    key = credentials("provisioner")
+    key = credentials("lifecycle")
     ec2 = boto3.client("ec2", aws_access_key_id=key.access_key, aws_secret_access_key=key.secret_key)
     ec2.create_tags(Resources=[targets.node], Tags=[{"Key": "Name", "Value": "default-abc"}])
     tags = boto3.client("ec2").describe_tags(Filters=[{"Name": "resource-id", "Values": [targets.node]}])["Tags"]

@@ -6,13 +6,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.base import hints
-from shared.cluster.resources import NODE_CLAIMS
+from shared.cluster.resources import NODE_CLAIMS, NODE_POOLS
 
 if TYPE_CHECKING:
     from tests.integration.termination.conftest import Environment
 
 
 def test_a_node_without_nodeclaim_is_removed_by_one_chain_of_reconciles(env: Environment) -> None:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}}
+    env.client.create(NODE_POOLS.path(), {**pool, "spec": {"template": {"spec": {"nodeClassRef": reference}}}})
     instance = env.a_node("old")
     env.pod("web", "old")
     env.client.patch(NODE_CLAIMS.path("claim-old"), {"metadata": {"finalizers": []}})
