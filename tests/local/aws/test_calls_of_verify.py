@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
 from moto import mock_aws
 
@@ -72,8 +73,9 @@ def test_logs_are_filtered_by_group_time_and_any_of_the_terms() -> None:
 
 
 @pytest.fixture
-def ec2() -> Iterator[Any]:
+def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with mock_aws():
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session(region_name=REGION))
         yield backends.client("ec2")
 
 
@@ -83,8 +85,7 @@ def modify(instance_id: str, attribute: str) -> int:
 
 
 def test_a_protected_instance_is_not_terminated_until_it_may(ec2: Any) -> None:
-    image = ec2.describe_images()["Images"][0]["ImageId"]
-    id_ = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    id_ = ec2.run_instances(ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
     assert modify(id_, "InstanceInitiatedShutdownBehavior.Value=terminate") == 200
     assert modify(id_, "DisableApiTermination.Value=true") == 200
     with pytest.raises(ec2.exceptions.ClientError, match="OperationNotPermitted"):
@@ -94,8 +95,7 @@ def test_a_protected_instance_is_not_terminated_until_it_may(ec2: Any) -> None:
 
 
 def test_spot_instances_and_unknown_ones_are_not_protected(ec2: Any) -> None:
-    image = ec2.describe_images()["Images"][0]["ImageId"]
-    id_ = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    id_ = ec2.run_instances(ImageId="ami-0123456789abcdef0", MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
     (instance,) = (i for r in backends.ec2(REGION).all_reservations() for i in r.instances)
     instance.lifecycle = "spot"
     assert modify(id_, "DisableApiTermination.Value=true") == 400
