@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
+from functions.relay import relay_lease
 from infra import function_sizes
 from local.aws.iam_enforcement import access_key
 from local.kubernetes.objects import timestamp
@@ -28,7 +29,7 @@ _MINUTE = timedelta(minutes=1)
 _BEFORE = timedelta(minutes=20)
 """How long before now a world starts, so that its clock is behind this machine's when it stands still."""
 _CPU = {"karpenter.sh/capacity-type": ["spot"], "karpenter.k8s.aws/instance-cpu": ["4"]}
-_RELAY_ELSEWHERE = timedelta(minutes=5)
+_RELAY_ELSEWHERE, _SECOND = timedelta(minutes=5), timedelta(seconds=1)
 
 
 class JudgedFunction(Struct, kw_only=True):
@@ -117,7 +118,8 @@ def with_relay_function(bundles: Mapping[str, Path]) -> Iterator[dict[str, Judge
         now = datetime.now(UTC)
         lease = {
             "metadata": {"annotations": {"tenon.sh/relay-ends": timestamp(now + 2 * _RELAY_ELSEWHERE)}},
-            "spec": {"holderIdentity": "another", "renewTime": timestamp(now + _RELAY_ELSEWHERE)},
+            # As far ahead as a clock may be, so that it counts until the function has started.
+            "spec": {"holderIdentity": "another", "renewTime": timestamp(now + relay_lease.DURATION - _SECOND)},
         }
         world.store.patch(leases, "tenon-relay", lease, namespace="kube-system")
         event = _schedule(world.aws.deployed.function(function_sizes.RELAY).name)

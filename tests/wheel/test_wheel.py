@@ -133,8 +133,8 @@ def test_verify_plans_for_a_demo_that_stays_up(installed: Installed, kubeconfig:
 
 def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:
     findings = json.loads(installed.run("preflight", "demo", "--json", code=1, KUBECONFIG=str(kubeconfig)))
-    (template,) = [finding for finding in findings if finding["status"] == "unknown"]
-    assert "pipx install 'tenon[infra]'" in template["action"]
+    actions = [finding["action"] for finding in findings if finding["status"] == "unknown"]
+    assert any("pipx install 'tenon[infra]'" in action for action in actions)
 
 
 def test_manifests_and_help(installed: Installed) -> None:
