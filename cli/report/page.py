@@ -6,15 +6,13 @@ The charts are uPlot's (charts.py), whose license is in the page too.
 from __future__ import annotations
 
 import html
-import re
 from datetime import timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cli import terminal
-from cli.errors import UsageError
+from cli import html_page, terminal
 from cli.progress import progress
 from cli.report import charts, traffic
 from cli.report.recording import total_cost
@@ -32,7 +30,6 @@ _MAX_LAUNCHES = 20
 _BAR_PERCENT = 70
 """The width of the longest bar, in percent; its label is next to it."""
 _CENT = 0.01
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def save(recording: Recording, output: Path) -> Path:
@@ -43,10 +40,7 @@ def save(recording: Recording, output: Path) -> Path:
         CommandError: the charts' library isn't installed.
     """
     with progress("Writing the page"):
-        try:
-            output.write_text(page(recording), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{output}: {error.strerror or error}") from error
+        html_page.save(page(recording), output)
     return output
 
 
@@ -60,7 +54,7 @@ def page(recording: Recording) -> str:
         "title": html.escape(recording.title),
         "span": html.escape(_span(recording)),
         "tiles": _tiles(recording),
-        "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in recording.notes),
+        "notes": html_page.notes(recording.notes),
         "cost_label": html.escape(_cost_label(recording)),
         "interruptions": _interruption_note(recording),
         "pods_label": html.escape(_pods_label(recording)),
@@ -71,8 +65,7 @@ def page(recording: Recording) -> str:
         "styles": charts.read(charts.STYLES) + _asset("page.css"),
         "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('page.js')}",
     }
-    # in one pass, so that a placeholder in user data is never filled in
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))
+    return html_page.filled(_asset("page.html"), parts)
 
 
 def _asset(name: str) -> str:
@@ -110,7 +103,7 @@ def _tiles(recording: Recording) -> str:
     pending = [s.pending for s in recording.samples if s.pending is not None]
     if pending:
         tiles.append((f"{max(pending)}", "peak of pending pods"))
-    return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in tiles)
+    return html_page.tiles(tiles)
 
 
 def _cost_tiles(recording: Recording) -> list[tuple[str, str]]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import html
-import re
 from datetime import timedelta
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from cli import terminal
-from cli.errors import UsageError
+from cli import html_page, terminal
 from cli.shadow.comparison import compare
 from cli.shadow.output import NAMES, dollars, sentences, warnings
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from cli.shadow.days import ShadowDays
     from shared.shadow.ledger import Sample
 
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _WIDTH, _HEIGHT = 1000, 200
 _MAX_EVENTS, _MAX_PODS = 1000, 200
 
@@ -32,10 +29,7 @@ def save(shadow: ShadowDays, output: Path) -> None:
     Raises:
         UsageError: the file can't be written.
     """
-    try:
-        output.write_text(page(shadow), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror or error}") from error
+    html_page.save(page(shadow), output)
 
 
 def page(shadow: ShadowDays) -> str:
@@ -48,7 +42,7 @@ def page(shadow: ShadowDays) -> str:
         "title": html.escape(f"Shadow mode of {shadow.cluster}"),
         "span": html.escape(first if first == last else f"{first} to {last}"),
         "tiles": _tiles(total),
-        "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes),
+        "notes": html_page.notes(notes),
         "peak": terminal.usd(_peak(samples)),
         "chart": _chart(samples),
         "days": _days(shadow),
@@ -58,8 +52,7 @@ def page(shadow: ShadowDays) -> str:
         "styles": (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
     }
     template = (files("cli.shadow") / "page.html").read_text(encoding="utf-8")
-    # In one pass, so that a placeholder in the cluster's data is never filled in.
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], template)
+    return html_page.filled(template, parts)
 
 
 def _tiles(total: ShadowTotal) -> str:
@@ -71,7 +64,7 @@ def _tiles(total: ShadowTotal) -> str:
         (f"{total.moved}", "pods moved"),
         (f"{total.unplaced_pods}", "pods without a place"),
     ]
-    return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in tiles)
+    return html_page.tiles(tiles)
 
 
 def _peak(samples: Iterable[Sample]) -> float:
@@ -102,23 +95,6 @@ def _chart(samples: Sequence[Sample]) -> str:
     )
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int) -> str:
-    """A table whose last ``figures`` columns are numbers."""
-    first = len(columns) - figures
-
-    def cells(texts: Sequence[str], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=figure' if i >= first else ''}>{html.escape(text)}</{tag}>" for i, text in enumerate(texts)
-        )
-
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    if not body:
-        return '<p class="quiet">None.</p>'
-    return (
-        f'<div class="scroll"><table><thead><tr>{cells(columns, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
 def _days(shadow: ShadowDays) -> str:
     columns = ("Day", "Counted", "Real $", "Tenon $", "Saved $", "Launched", "Removed", "Moved", "Without a place")
     rows = []
@@ -127,7 +103,7 @@ def _days(shadow: ShadowDays) -> str:
         money = (f"{own.real.dollars:,}", f"{own.shadow.dollars:,}", f"{own.saved:,}")
         counts = (own.launched, sum(own.removed.values()), own.moved, own.unplaced_pods)
         rows.append((day.date, _span(own.seconds), *money, *map(str, counts)))
-    return _table(columns, rows, figures=len(columns) - 1)
+    return html_page.table(columns, rows, figures=len(columns) - 1)
 
 
 def _offerings(total: ShadowTotal) -> str:
@@ -142,13 +118,13 @@ def _offerings(total: ShadowTotal) -> str:
         )
         for o in total.offerings
     )
-    return _table(("Fleet", "Instance type", "Capacity type", "Zone", "Hours", "$"), rows, figures=2)
+    return html_page.table(("Fleet", "Instance type", "Capacity type", "Zone", "Hours", "$"), rows, figures=2)
 
 
 def _pods(shadow: ShadowDays) -> str:
     pods = sorted((p for day in shadow.days for p in day.unplaced), key=lambda p: (-p.seconds, p.pod))
     rows = ((p.pod, p.reason, _span(p.seconds)) for p in pods[:_MAX_PODS])
-    return _table(("Pod", "Reason", "For"), rows, figures=1)
+    return html_page.table(("Pod", "Reason", "For"), rows, figures=1)
 
 
 def _events(shadow: ShadowDays) -> str:
@@ -158,7 +134,7 @@ def _events(shadow: ShadowDays) -> str:
         for e in events
     )
     columns = ("Time", "Action", "Node", "NodePool", "Offering", "Reason", "Pods", "$/h")
-    return _table(columns, rows, figures=2)
+    return html_page.table(columns, rows, figures=2)
 
 
 def _span(seconds: int) -> str:

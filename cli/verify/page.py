@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import html
-import re
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from cli.errors import UsageError
+from cli import html_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from cli.verify.call_times import Latency
     from cli.verify.output import VerificationReport
 
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_NOTHING = "Nothing was measured."
 
 
 def save(report: VerificationReport, output: Path) -> None:
@@ -25,10 +23,7 @@ def save(report: VerificationReport, output: Path) -> None:
     Raises:
         UsageError: the file can't be written.
     """
-    try:
-        output.write_text(page(report), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror or error}") from error
+    html_page.save(page(report), output)
 
 
 def page(report: VerificationReport) -> str:
@@ -42,23 +37,24 @@ def page(report: VerificationReport) -> str:
             f"Tenon {report.tenon}, Kubernetes {report.kubernetes}, {report.region}, {report.begun_at[:16]} UTC"
         ),
         "tiles": _tiles(report),
-        "notes": "".join(f'<p class="note">{html.escape(note)}</p>' for note in notes),
+        "notes": html_page.notes(notes),
         "steps": _steps(report),
-        "measured": _table(
+        "measured": html_page.table(
             ("Step", "Duration", "Seconds"),
             ((s.step, m.name, f"{m.seconds:.1f}") for s in report.steps for m in s.measured),
             figures=1,
+            empty=_NOTHING,
         ),
-        "latencies": _table(
+        "latencies": html_page.table(
             ("Operation", "Calls", "Median, s", "Assumed", "99th percentile, s", "Assumed"),
             ((name, str(v.count), *map(_seconds, _times(v))) for name, v in report.latencies.items()),
             figures=5,
+            empty=_NOTHING,
         ),
         "styles": (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
     }
     template = (files("cli.verify") / "page.html").read_text(encoding="utf-8")
-    # In one pass, so that a placeholder in the cluster's data is never filled in.
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], template)
+    return html_page.filled(template, parts)
 
 
 def _times(latency: Latency) -> tuple[float, ...]:
@@ -77,7 +73,7 @@ def _tiles(report: VerificationReport) -> str:
         (f"${report.usd:.2f}", "cost, at most"),
         (f"{len(report.calls)}", "calls to AWS"),
     ]
-    return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in tiles)
+    return html_page.tiles(tiles)
 
 
 def _steps(report: VerificationReport) -> str:
@@ -88,19 +84,3 @@ def _steps(report: VerificationReport) -> str:
     )
     head = "<tr><th>Step</th><th>Verdict</th><th>What was seen</th><th class=figure>Seconds</th></tr>"
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int) -> str:
-    """A table whose last ``figures`` columns are numbers."""
-    first = len(columns) - figures
-
-    def cells(texts: Sequence[str], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=figure' if i >= first else ''}>{html.escape(text)}</{tag}>" for i, text in enumerate(texts)
-        )
-
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    if not body:
-        return '<p class="quiet">Nothing was measured.</p>'
-    head = f"<tr>{cells(columns, 'th')}</tr>"
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
