@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 SWEEP_OFFSET = timedelta(seconds=20)
 """By then the provisioner's sweep has mostly ended."""
-_SWEEP_INTERVAL = timedelta(minutes=1)
 _RETRY = timedelta(seconds=1)
 
 logger = Logger(service="disruption")
@@ -68,7 +67,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     again = queues.redelivery(event, [m.id for m in messages if not _is_replaced(m.hint)])
     # A message that would wait for the lease as long as for the next sweep is left to it: hundreds of nodes that become
     # empty send as many, and would use up their receives.
-    longest = _SWEEP_INTERVAL.total_seconds() if reconcile.lease_held else queues.MAX_DELAY_SECONDS
+    longest = hints.SWEEP_INTERVAL.total_seconds() if reconcile.lease_held else queues.MAX_DELAY_SECONDS
     return {id_: delay for id_, delay in again.items() if delay < longest}
 
 
@@ -86,7 +85,7 @@ def _sweep(settings: DisruptionSettings, context: LambdaContext, hint: Hint) -> 
 def _is_replaced(hint: Hint) -> bool:
     """Whether the next sweep has been requeued since, so that retries of sweeps don't accumulate while all fail."""
     is_sweep = hint.detail_type == hints.REQUEUE and hint.keys == (SWEEP,)
-    return is_sweep and hint.time is not None and runtime.current().now() - hint.time >= _SWEEP_INTERVAL
+    return is_sweep and hint.is_older_than(hints.SWEEP_INTERVAL, now=runtime.current().now())
 
 
 def _is_about_consolidation(hint: Hint) -> bool:

@@ -23,7 +23,6 @@ SWEEP_DELAY = timedelta(seconds=40)
 """How long after its schedule a sweep begins: the other functions' sweeps are over by then (the provisioner's begins at
 once, disruption's after 20 s)."""
 _SWEEP = "sweep"
-_SWEEP_INTERVAL = timedelta(minutes=1)
 
 
 class Batch(Struct, kw_only=True):
@@ -88,4 +87,4 @@ def _own_hint(body: str, cluster: str) -> hints.Hint | None:
 
 def _is_replaced(hint: hints.Hint, now: datetime) -> bool:
     """Whether a later sweep has been sent since, so that retries don't accumulate while all fail."""
-    return hint.time is not None and now - hint.time >= _SWEEP_INTERVAL + SWEEP_DELAY
+    return hint.is_older_than(hints.SWEEP_INTERVAL + SWEEP_DELAY, now=now)

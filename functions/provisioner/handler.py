@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from shared.provisioning.launch_records import ProvisioningReport
 
 _SILENT = timedelta(minutes=10)
-_SWEEP_INTERVAL = timedelta(minutes=1)
 logger = Logger(service="provisioner")
 emf_metrics = Metrics(namespace=metrics.NAMESPACE, service="provisioner")
 
@@ -77,7 +76,7 @@ def _provision(settings: ProvisionerSettings, messages: Sequence[Message], *, ru
 def _without_replaced(messages: Sequence[Message]) -> list[str]:
     """The ids of the messages for which no sweep has been sent since: those that wait for the lease are left to it."""
     now = runtime.current().now()
-    return [m.id for m in messages if m.hint.time is None or now - m.hint.time < _SWEEP_INTERVAL]
+    return [m.id for m in messages if not m.hint.is_older_than(hints.SWEEP_INTERVAL, now=now)]
 
 
 def _watch_relay(*, heard: bool, waiting: int) -> None:

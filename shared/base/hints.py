@@ -7,7 +7,7 @@ their state is read from the cluster and EC2. Messages that aren't hints are mal
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef
 
 T = TypeVar("T")
+
+SWEEP_INTERVAL = timedelta(minutes=1)
+"""How often functions sweep: what a message asked for before the last sweep is done by that."""
 
 RELAY = "tenon.relay"
 FUNCTIONS = "tenon.functions"
@@ -94,6 +97,10 @@ class Hint(Struct, kw_only=True):
     keys: tuple[str, ...] = ()
     time: datetime | None = None
     requeues: int = 0
+
+    def is_older_than(self, age: timedelta, *, now: datetime) -> bool:
+        """Whether it was sent that long ago; not known of one without a time."""
+        return self.time is not None and now - self.time >= age
 
 
 def decode_json(text: bytes | str, kind: type[T]) -> T:
