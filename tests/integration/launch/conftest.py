@@ -338,3 +338,12 @@ def put_parameter(name: str, value: str) -> None:
     backend._parameters[name] = backend._parameters.pop(f"/tenon{name}")
     for parameter in backend._parameters[name]:
         parameter.name = name
+
+
+@pytest.fixture
+def types(account: Account) -> tuple[InstanceType, ...]:
+    """An instance type of each architecture, as spot and on demand."""
+    return (
+        account.instance_type("m5.large", spot=0.03, on_demand=0.096),
+        account.instance_type("m6g.large", spot=0.035, on_demand=0.077, arch="arm64"),
+    )

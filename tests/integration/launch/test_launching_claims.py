@@ -26,14 +26,6 @@ Account = Any
 SPOT_OR_NOT = (labels.CAPACITY_TYPE, "In", ["spot", "on-demand"])
 
 
-@pytest.fixture
-def types(account: Account) -> Types:
-    return (
-        account.instance_type("m5.large", spot=0.03, on_demand=0.096),
-        account.instance_type("m6g.large", spot=0.035, on_demand=0.077, arch="arm64"),
-    )
-
-
 def test_identical_claims_are_one_call_and_each_gets_its_own_instance(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}", SPOT_OR_NOT) for i in range(5)]
     results = account.launch(claims, types)

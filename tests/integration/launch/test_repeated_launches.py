@@ -23,14 +23,6 @@ Account = Any
 SPOT_OR_NOT = (labels.CAPACITY_TYPE, "In", ["spot", "on-demand"])
 
 
-@pytest.fixture
-def types(account: Account) -> Types:
-    return (
-        account.instance_type("m5.large", spot=0.03, on_demand=0.096),
-        account.instance_type("m6g.large", spot=0.035, on_demand=0.077, arch="arm64"),
-    )
-
-
 def test_a_repeated_launch_launches_nothing_and_assigns_the_same_instances(account: Account, types: Types) -> None:
     claims = [account.claim(f"web-{i}") for i in range(3)]
     before = account.launch(claims, types)
