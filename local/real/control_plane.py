@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from local.kubernetes.apiserver.auth import kubeconfig
 from local.kubernetes.apiserver.certificates import make_identity
 from local.real import binary, recording
+from local.real.scheduler_queues import pending_pods
 from shared.api.yaml_documents import reader, writer
 from shared.cluster.connect import to_server
 from shared.cluster.errors import ApiError
@@ -84,6 +85,7 @@ class ControlPlane:
         self._identity = make_identity()
         self.folder: Path
         self.url = ""
+        self._scheduler_url = ""
         self.certificate_authority = self._identity.authority
         """A PEM text."""
 
@@ -116,7 +118,7 @@ class ControlPlane:
             stack.callback(client.close)
             self._wait("kube-apiserver", lambda: _answers(client, "/readyz"))
             if "kube-scheduler" in self._components:
-                self._start(program, "kube-scheduler", [*self._client_flags("kube-scheduler"), *self._scheduler_flags])
+                self._start(program, "kube-scheduler", self._kube_scheduler_flags())
             if "kube-controller-manager" in self._components:
                 self._start(program, "kube-controller-manager", self._controller_manager_flags())
                 # Pods are refused until their namespace has its service account.
@@ -143,6 +145,10 @@ class ControlPlane:
     def log(self, component: str) -> str:
         """What the component has logged so far."""
         return (self.folder / f"{component}.log").read_text(errors="replace")
+
+    def pending_pods(self) -> dict[str, int]:
+        """The number of pods in each queue of the scheduler."""
+        return pending_pods(self._scheduler_url, self.certificate_authority)
 
     def recording(self, sent: Mapping[str, SentBody]) -> Recording:
         """Every request and every state so far; ``sent`` has the bodies of this process's requests by audit ID."""
@@ -196,10 +202,24 @@ class ControlPlane:
         recorded = recording.api_server_flags(folder) if self._recorded else []
         return [*(f"--{name}={value}" for name, value in flags.items()), *recorded]
 
+    def _kube_scheduler_flags(self) -> list[str]:
+        port = _free_port()
+        self._scheduler_url = f"https://127.0.0.1:{port}"
+        return [
+            *self._client_flags("kube-scheduler"),
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={self.folder / 'server.crt'}",
+            f"--tls-private-key-file={self.folder / 'server.key'}",
+            "--authorization-always-allow-paths=/metrics",
+            *self._scheduler_flags,
+        ]
+
     def _controller_manager_flags(self) -> list[str]:
         folder = self.folder
         return [
             *self._client_flags("kube-controller-manager"),
+            "--secure-port=0",
             f"--root-ca-file={folder / 'authority.crt'}",
             f"--service-account-private-key-file={folder / 'service-accounts.key'}",
             "--use-service-account-credentials=true",
@@ -211,7 +231,6 @@ class ControlPlane:
             f"--kube-api-qps={self._requests_per_second}",
             f"--kube-api-burst={2 * self._requests_per_second}",
             "--leader-elect=false",
-            "--secure-port=0",
         ]
 
     def _start(self, program: Path, component: str, flags: list[str]) -> None:

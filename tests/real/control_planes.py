@@ -41,7 +41,7 @@ def api_server(kubernetes: str = binary.EMBEDDED) -> Iterator[tuple[RealServer, 
 def scheduler(kubernetes: str = binary.EMBEDDED) -> Iterator[RealCluster]:
     """A cluster with a scheduler and controllers, and without nodes."""
     with ControlPlane(kubernetes=kubernetes) as control_plane, _objects(control_plane) as (store, _):
-        yield RealCluster(store, kubernetes)
+        yield RealCluster(store, kubernetes, control_plane.pending_pods)
 
 
 @contextlib.contextmanager

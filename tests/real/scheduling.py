@@ -78,12 +78,13 @@ class EmbeddedCluster:
 class RealCluster:
     """A real control plane behind the store's interface; its scheduler has no nodes or pods of others."""
 
-    def __init__(self, store: Store, version: str) -> None:
+    def __init__(self, store: Store, version: str, pending_pods: Callable[[], dict[str, int]]) -> None:
         self.store = store
         self.version = version
+        self._pending_pods = pending_pods
 
     def settle(self) -> None:
-        """Until every pod is bound or reported unschedulable, and no pod or node has changed for a while."""
+        """Until each pod is bound or unschedulable, none is in backoff, and nothing has changed for a while."""
         end = time.monotonic() + _SECONDS_TO_SETTLE
         seen, since = "", time.monotonic()
         while time.monotonic() < end:
@@ -91,10 +92,14 @@ class RealCluster:
             now_seen = str([obj["metadata"]["resourceVersion"] for obj in [*pods, *self.store.list(kinds.NODES)]])
             if now_seen != seen:
                 seen, since = now_seen, time.monotonic()
-            if all(map(_is_tried, pods)) and time.monotonic() - since > _SECONDS_QUIET:
+            if all(map(_is_tried, pods)) and time.monotonic() - since > _SECONDS_QUIET and not self._is_to_try_pods():
                 return
             time.sleep(0.05)
         raise TimeoutError("the real scheduler is not done")
+
+    def _is_to_try_pods(self) -> bool:
+        waiting = self._pending_pods()
+        return waiting["active"] + waiting["backoff"] > 0
 
     def wait(self, seconds: float) -> None:
         """Sleep."""

@@ -185,6 +185,7 @@ _INITIAL_STATUS: dict[str, Obj] = {
         "numberReady": 0,
     },
     kinds.JOBS.resource: {},
+    kinds.FLOW_SCHEMAS.resource: {},
     kinds.SERVICES.resource: {"loadBalancer": {}},
     kinds.PERSISTENT_VOLUMES.resource: {"phase": "Pending"},
     kinds.PERSISTENT_VOLUME_CLAIMS.resource: {"phase": "Pending"},
