@@ -72,6 +72,10 @@ control-plane: $(READY) ## the real control planes for test-real, built by Go (f
 test-karpenter: $(READY) ## Karpenter's own suites on a real control plane, built by Go (ARGS="--focus name" runs some)
 	@$(BIN)/python -m tests.karpenter $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(READY) ## inputs on which a parser raises an error that it doesn't document, for ten minutes (ARGS="--minutes 60": longer)
+	@nice -n 19 $(BIN)/python -m tests.fuzz $(ARGS)
+
 .PHONY: test-aws
 test-aws: $(READY) ## policies, event rules and bundles, judged by engines of AWS's behaviour that aren't ours (what each needs: tests/README.md)
 	@$(PYTEST) -m aws tests/aws_judges $(ARGS)
