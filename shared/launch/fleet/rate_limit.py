@@ -3,6 +3,9 @@
 CreateFleet has a small token bucket for the whole account (docs/facts/aws.md: about 5, refilled with 2 a second). When
 ours is empty, no call is made and the work waits in its queue, so retries never multiply calls. When EC2 throttles, no
 function calls for a time that doubles with each throttling and is drawn at random (AWS's full jitter).
+
+While DynamoDB can't be read or written, each process has a bucket of its own, which begins as the shared one was last
+read: a few processes launch at a time, so the account's bucket is not exceeded by much, and EC2's refusals are noted.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from shared.base import runtime
 from shared.base.aws import error_code
 from shared.base.struct import Struct, with_fields
 
@@ -85,6 +89,7 @@ class RateLimiter:
         self._draw = draw
         self._lock = Lock()  # so that the launches of one run, in threads, don't conflict with one another
         self._key = {"pk": {"S": _PARTITION}, "sk": {"S": operation}}
+        self._cache_key = f"rate-limit:{operation}"
 
     def acquire(self, deadline: datetime, *, now: Callable[[], datetime], sleep: Callable[[float], None]) -> bool:
         """Take a call, waiting for the refill until the deadline; whether there was one.
@@ -123,12 +128,18 @@ class RateLimiter:
         for _ in range(_MAX_CONFLICTS):
             item = self._dynamodb.get_item(TableName=self._table, Key=self._key, ConsistentRead=True).get("Item", {})
             version = str(item["version"]["N"]) if "version" in item else ""
-            changed = change(_bucket(item) if version else TokenBucket(BURST, now.timestamp()))
+            changed = change(_bucket(item) if version else self._own_bucket(now))
             if changed is None:
                 return False
             if self._write(changed, version):
+                runtime.current().cache[self._cache_key] = changed
                 return True
         return False
+
+    def _own_bucket(self, now: datetime) -> TokenBucket:
+        """The bucket of this process, for when the table has none or doesn't answer; full in a new process."""
+        bucket: TokenBucket | None = runtime.current().cache.get(self._cache_key)
+        return bucket or TokenBucket(BURST, now.timestamp())
 
     def _write(self, bucket: TokenBucket, version: str) -> bool:
         values = {

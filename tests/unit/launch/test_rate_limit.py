@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+from botocore.exceptions import EndpointConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.launch.fleet.rate_limit import BURST, MAX_BACKOFF, MIN_BACKOFF, REFILL, TokenBucket
+from shared.base import runtime
+from shared.base.aws import BestEffortDynamoDB
+from shared.launch.fleet.rate_limit import BURST, MAX_BACKOFF, MIN_BACKOFF, REFILL, RateLimiter, TokenBucket
 
 
 @given(st.lists(st.floats(0, 5, allow_nan=False), max_size=60))
@@ -49,3 +55,27 @@ def test_throttlings_long_apart_begin_with_the_minimum_backoff_again() -> None:
     for _ in range(10):
         bucket = bucket.throttled(0.0, jitter=1.0)
     assert bucket.throttled(3600.0, jitter=1.0).tokens == -MIN_BACKOFF * REFILL
+
+
+class Unreachable:
+    """DynamoDB without an address."""
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**_request: object) -> NoReturn:
+            raise EndpointConnectionError(endpoint_url="https://dynamodb")
+
+        return call
+
+
+def test_without_dynamodb_a_process_keeps_to_the_rate_by_itself() -> None:
+    start = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    dynamodb: Any = BestEffortDynamoDB(Unreachable())  # type: ignore[arg-type]
+    calls = 0
+    with runtime.using(runtime.Runtime(environ={}, now=lambda: start, cache={})):
+        for second in range(30):
+            invocation = RateLimiter(dynamodb, "table", draw=lambda: 1.0)
+            now = start + timedelta(seconds=second)
+            calls += sum(invocation.try_acquire(now=now) for _ in range(20))
+        assert calls == BURST + 29 * REFILL
+        invocation.throttled(now=now)
+        assert not RateLimiter(dynamodb, "table").try_acquire(now=now + timedelta(seconds=MIN_BACKOFF))
