@@ -97,6 +97,8 @@ RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for 
 OWN_PREFIX = "tenon.sh/"
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
+RESTORED = "tenon.sh/restored"
+"""Annotation on a NodeClaim that was written again: the id of its running instance. None is launched for it."""
 PLANNED_PODS = "tenon.sh/planned-pods"
 """Annotation on a NodeClaim: the pods that are planned for it, namespace/name, separated by commas."""
 PLANNED_AT = "tenon.sh/planned-at"

@@ -196,7 +196,7 @@ def unlaunched_claims(claims: Iterable[NodeClaim], created: Iterable[NodeClaim] 
 
 def is_unlaunched(claim: NodeClaim) -> bool:
     """Whether the NodeClaim needs an instance, or its standby node has to be started."""
-    if claim.metadata.deletion_timestamp is not None:
+    if claim.metadata.deletion_timestamp is not None or names.RESTORED in claim.metadata.annotations:
         return False
     return not is_true(claim.status.conditions, nodeclaim.LAUNCHED) or _is_starting(claim)
 

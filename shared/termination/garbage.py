@@ -248,7 +248,8 @@ def _unclaimed_instances(
     waiting_launch_groups: set[str] = set()
     for claim in claims:
         claimed.add(instance_id(claim.status.provider_id))
-        if not claim.status.provider_id and claim.metadata.deletion_timestamp is None:
+        is_waiting = claim.metadata.deletion_timestamp is None and names.RESTORED not in claim.metadata.annotations
+        if is_waiting and not claim.status.provider_id:
             waiting_launch_groups.add(claim.metadata.annotations.get(names.LAUNCH_GROUP, ""))
     return tuple(
         i

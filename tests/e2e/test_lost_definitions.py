@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
+import boto3
 import pytest
 
+from local.faults import Fault
+from shared.api.labels import LAUNCH_GROUP
 from tests.e2e.interruptions.environment import deployment, fill, small_nodes
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ def lose_everything(world: World) -> None:
             name = stored["metadata"]["name"]
             world.store.patch(kind, name, {"metadata": {"finalizers": None}})
             world.store.delete(kind, name)
+
+
+def is_true(obj: dict[str, Any], condition_type: str) -> bool:
+    return any(c["type"] == condition_type and c["status"] == "True" for c in obj["status"]["conditions"])
 
 
 @pytest.mark.parametrize("away", [timedelta(), timedelta(minutes=20)])
@@ -49,3 +56,27 @@ def test_nodes_get_their_nodeclaims_back_and_none_is_replaced(world: World, away
     assert {i.id for i in world.instances()} == instances
     assert {p["metadata"]["uid"] for p in world.pods(phase="Running")} == pods
     assert world.failures() == []
+
+
+@pytest.mark.parametrize("crash", ["before", "after"])
+def test_a_function_that_dies_between_the_two_writes_buys_no_second_instance(
+    world: World, crash: Literal["before", "after"]
+) -> None:
+    small_nodes(world)
+    world.apply([deployment("web", 6)])
+    fill(world, 6)
+    world.run_for(timedelta(minutes=2))
+    instances = {i.id for i in world.instances()}
+    for instance in world.instances():  # tagged by hand, or launched before launch groups were
+        boto3.client("ec2").delete_tags(Resources=[instance.id], Tags=[{"Key": LAUNCH_GROUP}])
+    lose_everything(world)
+    world.faults.inject_kubernetes("POST", "/nodeclaims", Fault(crash=crash), times=3, caller="lifecycle")
+    small_nodes(world)
+    world.scale("default", "web", 7)
+    world.run_for(timedelta(minutes=30))
+    assert len([point for point, fault in world.faults.occurred if fault.crash]) == 3
+    assert instances <= {i.id for i in world.instances()}
+    assert len(world.aws.instances.all) == len(world.claims()) == 4
+    assert {c["status"]["providerID"].rpartition("/")[2] for c in world.claims()} >= instances
+    assert all(is_true(c, "Initialized") for c in world.claims())
+    assert len(world.pods(phase="Running")) == 7

@@ -5,7 +5,8 @@ tags name their NodeClaims. Once the NodePools are back, the nodes are older tha
 NodeClaims again, instead of being given up and replaced one after another. A NodeClaim of an older NodePool was deleted
 by somebody who wanted its node to go.
 
-It is written under the cluster's Lease: until its status names the instance, a decision would launch another for it.
+It is written under the cluster's Lease. That takes two writes, and between them it has no instance: its annotation says
+that none is launched for it, and the next sweep writes what is missing.
 """
 
 from __future__ import annotations
@@ -96,11 +97,12 @@ def nodeclaim_of(node: Node, pool: NodePool, instance: Instance) -> NodeClaim:
     labels = {key: value for key, value in node.metadata.labels.items() if key not in _NOT_COPIED}
     owner = OwnerReference(api_version=pool.api_version, kind=pool.kind, name=pool.name, uid=pool.metadata.uid)
     group = instance.tags.get(names.LAUNCH_GROUP)
+    annotations = {names.RESTORED: instance.id} | ({names.LAUNCH_GROUP: group} if group else {})
     return NodeClaim(
         metadata=ObjectMeta(
             name=instance.tags[names.NODECLAIM_TAG],
             labels={**labels, names.NODECLASS: template.node_class_ref.name},
-            annotations={names.LAUNCH_GROUP: group} if group else {},
+            annotations=annotations,
             finalizers=[names.TERMINATION_FINALIZER],
             owner_references=[owner],
         ),
