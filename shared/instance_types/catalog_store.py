@@ -71,7 +71,10 @@ def _ask(s3: S3Client, bucket: str, cached: _CachedCatalog) -> None:
     try:
         cached.stored = read_object(s3, ObjectLocation(bucket, KEY), FORM, cached=cached.stored)
     except MalformedObjectError as error:
-        raise CatalogMissingError(str(error)) from error
+        if cached.stored is None:
+            raise CatalogMissingError(str(error)) from error
+        # The next refresh of prices writes it again.
+        _log.error("The catalog can't be read any more; the one before is used: %s", error)
     except (BotoCoreError, ClientError) as error:
         if cached.stored is None:
             raise

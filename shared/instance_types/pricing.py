@@ -84,6 +84,20 @@ _PER_GPU = {
 _OTHER_GPU = 1.0
 
 
+_IMPLAUSIBLE_FACTOR = 50.0
+
+
+def is_plausible(price: float, estimate: float) -> bool:
+    """Whether a price may be true: within a factor of fifty of the estimate, which is off by less than a tenth of that.
+
+    Nothing is launched or replaced for a price of nothing, in another unit, or of a mistyped digit or two.
+
+    >>> is_plausible(0.03, 0.1), is_plausible(0.0, 0.1), is_plausible(-1.0, 0.1), is_plausible(1e6, 0.1)
+    (True, False, False, False)
+    """
+    return estimate / _IMPLAUSIBLE_FACTOR <= price <= estimate * _IMPLAUSIBLE_FACTOR
+
+
 def spot_prices(ec2: EC2Client, *, now: datetime) -> dict[str, dict[str, float]]:
     """By instance type and zone: the current spot price for Linux, USD per hour.
 

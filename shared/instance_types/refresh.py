@@ -18,6 +18,7 @@ from shared.instance_types.catalog import InstanceTypeCatalog
 from shared.instance_types.hardware import parse_hardware
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from mypy_boto3_ec2 import EC2Client
@@ -32,6 +33,8 @@ SCHEDULE_TOLERANCE = timedelta(minutes=2)
 DUPLICATE_EVENT_WINDOW = timedelta(minutes=1)
 """What is younger than this was fetched for the same event, delivered twice."""
 
+_NAMED = 5
+"""How many of the prices that can't be true are named."""
 _TYPES_PER_PAGE = 100
 """The most that EC2 allows."""
 
@@ -122,16 +125,12 @@ def _with_on_demand(
     else:
         if not prices and pricing.has_price_list(region):
             problems.append(f"the price list has no on-demand prices for {region}")
+    prices = _plausible_on_demand(prices, catalog, region, problems)
     if not prices:
         has_previous = catalog.on_demand and catalog.price_source != "embedded"
         prices, source = (catalog.on_demand, "kept") if has_previous else ({}, "embedded")
         # A type without a price is left out only if the price list itself has none: it isn't sold then.
-        estimates = {
-            h.name: pricing.estimated_on_demand_price(h, region=region)
-            for h in catalog.hardware
-            if h.name not in prices
-        }
-        prices = dict(sorted((prices | estimates).items()))
+        prices = dict(sorted((_estimates(catalog, region) | prices).items()))
     return with_fields(catalog, on_demand=prices, price_source=source)
 
 
@@ -141,7 +140,48 @@ def _with_spot(ec2: EC2Client, catalog: InstanceTypeCatalog, now: datetime, prob
     except (ClientError, BotoCoreError) as error:
         problems.append(f"spot prices stay as of {catalog.prices_at:%Y-%m-%d %H:%M}: {error}")
         return catalog
+    spot = _plausible_spot(spot, catalog, problems)
     return with_fields(catalog, spot=spot or catalog.spot, prices_at=now)
+
+
+def _plausible_on_demand(
+    prices: Mapping[str, float], catalog: InstanceTypeCatalog, region: str, problems: list[str]
+) -> dict[str, float]:
+    """The prices, with the previous price or the estimate in place of one that can't be true."""
+    estimates = _estimates(catalog, region)
+    replaced = {
+        name: catalog.on_demand.get(name, estimates[name])
+        for name, price in prices.items()
+        if name in estimates and not pricing.is_plausible(price, estimates[name])
+    }
+    _report_implausible("on-demand", sorted(replaced), problems)
+    return {**prices, **replaced}
+
+
+def _plausible_spot(
+    spot: Mapping[str, Mapping[str, float]], catalog: InstanceTypeCatalog, problems: list[str]
+) -> dict[str, dict[str, float]]:
+    """The prices without those that can't be true: the type has no spot offering there until the next refresh."""
+    estimates = _estimates(catalog, catalog.region)
+    implausible = {
+        (name, zone)
+        for name, zones in spot.items()
+        for zone, price in zones.items()
+        if name in estimates and not pricing.is_plausible(price, estimates[name])
+    }
+    _report_implausible("spot", sorted(f"{name} in {zone}" for name, zone in implausible), problems)
+    kept = {name: {z: p for z, p in zones.items() if (name, z) not in implausible} for name, zones in spot.items()}
+    return {name: zones for name, zones in kept.items() if zones}
+
+
+def _estimates(catalog: InstanceTypeCatalog, region: str) -> dict[str, float]:
+    return {h.name: pricing.estimated_on_demand_price(h, region=region) for h in catalog.hardware}
+
+
+def _report_implausible(what: str, names: Sequence[str], problems: list[str]) -> None:
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        problems.append(f"{what} prices that can't be true are ignored: {', '.join(names[:_NAMED])}{more}")
 
 
 def _hardware(ec2: EC2Client) -> tuple[Hardware, ...]:

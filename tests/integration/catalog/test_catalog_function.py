@@ -14,6 +14,8 @@ from moto import mock_aws
 from functions.catalog.handler import handle
 from shared.api.nodeclass import EC2NodeClass
 from shared.base import aws, hints, runtime
+from shared.base.blobs import BlobForm
+from shared.base.struct import with_fields
 from shared.instance_types import catalog_store
 from shared.instance_types.provider import build_instance_types
 
@@ -41,6 +43,7 @@ class World:
     def __init__(self) -> None:
         self.now = START
         self.prices: dict[str, float] | None = {"m5.large": 0.096, "m5.xlarge": 0.192}
+        self.spot_prices: dict[tuple[str, str], str] = {}
         self.calls: list[str] = []
         self.currency = "USD"
         self.pricing_regions: set[str] = set()
@@ -50,6 +53,7 @@ class World:
             client.meta.events.register("before-call", self._count)
         for call in ("DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"):
             aws.ec2().meta.events.register(f"before-parameter-build.ec2.{call}", self._few)
+        aws.ec2().meta.events.register("after-call.ec2.DescribeSpotPriceHistory", self._spot_price_history)
         aws.pricing(region).meta.events.register("before-call.pricing.GetProducts", self._get_products)
 
     def _count(self, model: Any, **_: object) -> None:
@@ -60,6 +64,10 @@ class World:
             params["Filters"] = [{"Name": "instance-type", "Values": list(TYPES)}]
         else:
             params["InstanceTypes"] = list(TYPES)
+
+    def _spot_price_history(self, parsed: dict[str, Any], **_: object) -> None:
+        for entry in parsed["SpotPriceHistory"]:  # moto's are of no machine
+            entry["SpotPrice"] = self.spot_prices.get((entry["InstanceType"], entry["AvailabilityZone"]), "0.04")
 
     def _get_products(self, params: dict[str, Any], **_: object) -> Any:
         self.pricing_regions.add(params["url"].removeprefix("https://"))
@@ -128,7 +136,7 @@ def test_a_missing_catalog_is_fetched_completely(world: World) -> None:
     types = {
         t.name: t for t in build_instance_types(catalog, EC2NodeClass(), None, zones=["us-east-1a"], unavailable=())
     }
-    assert {o.capacity_type: o.price for o in types["m5.large"].offerings} == {"on-demand": 0.096, "spot": 0.00001}
+    assert {o.capacity_type: o.price for o in types["m5.large"].offerings} == {"on-demand": 0.096, "spot": 0.04}
 
 
 def test_an_event_delivered_twice_fetches_nothing_the_second_time(world: World) -> None:
@@ -230,3 +238,47 @@ def test_a_malformed_catalog_counts_as_missing(world: World) -> None:
     with pytest.raises(catalog_store.CatalogMissingError, match="not a catalog"):
         world.load()
     assert world.run(missing()).hardware
+
+
+@pytest.mark.parametrize("price", [0.0000001, -0.096, 1e6, float("nan"), float("inf")])
+def test_an_on_demand_price_that_cannot_be_true_is_replaced_by_the_one_before(world: World, price: float) -> None:
+    before = world.run({"refresh": "types"}).on_demand
+    assert world.prices is not None
+    world.prices["m5.large"] = price
+    world.prices["m5.xlarge"] = 0.2
+    world.now += timedelta(hours=13)
+    after = world.run({"refresh": "types"}).on_demand
+    assert after["m5.xlarge"] == 0.2
+    assert after.get("m5.large", before["m5.large"]) == before["m5.large"]
+
+
+@pytest.mark.parametrize("price", ["0.0000", "-1", "1000000", "nan"])
+def test_a_spot_price_that_cannot_be_true_offers_no_spot_there(world: World, price: str) -> None:
+    before = world.run({"refresh": "types"}).spot
+    world.spot_prices["m5.large", "us-east-1a"] = price
+    world.now += timedelta(minutes=20)
+    spot = world.run({"refresh": "prices"}).spot
+    assert before["m5.large"].keys() - spot["m5.large"].keys() == {"us-east-1a"}
+    assert {**spot, "m5.large": {}} == {**before, "m5.large": {}}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "a flipped bit", "empty", "another version"])
+def test_a_damaged_catalog_is_not_used_and_a_warm_function_keeps_the_one_it_has(world: World, damage: str) -> None:
+    good = world.run({"refresh": "types"})
+    stored = aws.s3().get_object(Bucket=BUCKET, Key=catalog_store.KEY)["Body"].read()
+    middle = len(stored) // 2
+    damaged = {
+        "truncated": stored[:middle],
+        "a flipped bit": stored[:middle] + bytes([stored[middle] ^ 1]) + stored[middle + 1 :],
+        "empty": b"",
+        "another version": BlobForm(dict[str, int], version=99, noun="a catalog").encode({}),
+    }[damage]
+    aws.s3().put_object(Bucket=BUCKET, Key=catalog_store.KEY, Body=damaged)
+    world.now += timedelta(minutes=6)
+    assert world.load() == good
+    with runtime.using(with_fields(runtime.current(), cache={})), pytest.raises(catalog_store.CatalogMissingError):
+        world.load()
+    world.now += timedelta(minutes=20)
+    world.run({"refresh": "prices"})
+    with runtime.using(with_fields(runtime.current(), cache={})):
+        assert world.load().hardware == good.hardware
