@@ -16,7 +16,7 @@ from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.api.pods import is_reschedulable
-from shared.base import hints
+from shared.base import hints, queues
 from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
@@ -228,7 +228,7 @@ class CommandExecutor(Struct, kw_only=True):
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
         now = self.now()
         for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
-            self.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
+            queues.try_send(self.sqs(), self.settings.termination_queue_url, body=body)
         return True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.base import hints
+from shared.base import hints, queues
 from shared.disruption.candidates import initialized_nodes
 from shared.disruption.node_room import MAKE_ROOM, node_blocker, plan_room, pods_by_node, waiting_node
 from shared.disruption.room_record import room_record
@@ -50,7 +50,7 @@ def request_room(
     keys = sorted({*due, *cordoned})
     bodies = hints.message_bodies(hints.ROOM_NEEDED, cluster=settings.cluster_name, keys=keys, time=state.now)
     for body in bodies:
-        sqs().send_message(QueueUrl=settings.termination_queue_url, MessageBody=body)
+        queues.try_send(sqs(), settings.termination_queue_url, body=body)
     return len(keys)
 
 

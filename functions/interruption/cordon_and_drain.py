@@ -71,15 +71,20 @@ class Drainer(Struct, kw_only=True):
     now: Callable[[], datetime]
     logger: Logger
 
-    def cordon_and_drain(self, drains: Sequence[Drain]) -> frozenset[str]:
-        """Drain each; returns the names of the NodeClaims that failed and must be tried again.
+    def delayed(self, drains: Mapping[str, Drain]) -> dict[str, Drain]:
+        """The drains, with a message on its way that starts those which await the decision, whatever happens next.
 
-        Raises:
-            ClientError: the termination queue can't be reached.
+        None awaits it if the termination queue can't be reached: each begins when the relay announces the deletion.
         """
+        waiting = [name for name, drain in drains.items() if drain.awaits_decision]
+        if self._send_to_termination(waiting, delay=DECISION_TIMEOUT):
+            return dict(drains)
+        return {name: with_fields(drain, awaits_decision=False) for name, drain in drains.items()}
+
+    def cordon_and_drain(self, drains: Sequence[Drain]) -> frozenset[str]:
+        """Drain each; returns the names of the NodeClaims that failed and must be tried again."""
         nodes = self._list_nodes(drains)
         start_at_latest = self.now() + DECISION_TIMEOUT
-        self._send_to_termination([d.claim.name for d in drains if d.awaits_decision], delay=DECISION_TIMEOUT)
 
         def try_drain(drain: Drain) -> bool:
             try:
@@ -99,11 +104,7 @@ class Drainer(Struct, kw_only=True):
         return frozenset(d.claim.name for d, ok in zip(drains, succeeded, strict=True) if not ok)
 
     def start(self, delayed_pods_by_claim: Mapping[str, DelayedPods]) -> None:
-        """Start the drains of NodeClaims (by name) that waited for the scheduling decision.
-
-        Raises:
-            ClientError: the termination queue can't be reached.
-        """
+        """Start the drains of NodeClaims (by name) that waited for the scheduling decision."""
 
         def try_start(item: tuple[str, DelayedPods]) -> bool:
             name, delayed_pods = item
@@ -190,13 +191,18 @@ class Drainer(Struct, kw_only=True):
     def _annotate(self, claim: str, annotations: Mapping[str, str | None]) -> None:
         self.client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
-    def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> None:
-        """Send the NodeClaims to the termination queue, a few in each message: one message's are drained in turn."""
+    def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> bool:
+        """Send the NodeClaims to the termination queue, a few in each message: one message's are drained in turn.
+
+        False if the queue can't be reached.
+        """
         now = self.now()
         for start in range(0, len(claims), _CLAIMS_PER_MESSAGE):
             keys = claims[start : start + _CLAIMS_PER_MESSAGE]
             for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=keys, time=now):
-                queues.send_delayed(self.sqs(), self.settings.termination_queue_url, body=body, delay=delay)
+                if not queues.try_send(self.sqs(), self.settings.termination_queue_url, body=body, delay=delay):
+                    return False
+        return True
 
 
 def _with_disrupted_taint(node: Node) -> Node:

@@ -61,9 +61,9 @@ class InterruptedNodes(Struct, kw_only=True):
         """Drain the nodes and launch replacements; returns the ids of messages to redeliver."""
         plan = self._plan(events)
         self._record_boot_failures(events, plan)
-        drains = plan.drains
         if plan.unavailable:
             self.drainer.mark_offerings_unavailable(plan.unavailable.values(), reason="Interrupted")
+        drains = plan.drains = self.drainer.delayed(plan.drains)
         not_drained = self.drainer.cordon_and_drain(list(drains.values()))
         self.report["drained"] += len(drains) - len(not_drained)
         failed = {message_id for name in not_drained for message_id in plan.message_ids[name]}

@@ -8,10 +8,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.pause import paused_pools
-from shared.base import hints
+from shared.base import hints, queues
 from shared.base.struct import MutableStruct, Struct
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import lease_state
@@ -136,7 +136,7 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
         """Run the action for one object; an error is logged and does not stop the others."""
         try:
             action()
-        except (ApiError, ClientError) as error:
+        except (ApiError, BotoCoreError, ClientError) as error:
             with self.report_lock:
                 self.report.failures += 1
             self.logger.warning(
@@ -157,4 +157,4 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
         """Send messages about these keys to the termination queue."""
         for body in hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now):
-            self.aws.sqs().send_message(QueueUrl=self.settings.termination_queue_url, MessageBody=body)
+            queues.try_send(self.aws.sqs(), self.settings.termination_queue_url, body=body)

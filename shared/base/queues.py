@@ -8,16 +8,16 @@ the partial batch response, so SQS redelivers only that message and counts its r
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.base import aws, hints
+from shared.base import aws, hints, metrics
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import timedelta
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_sqs import SQSClient
@@ -105,6 +105,20 @@ def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta)
     """Send a message to a standard queue, visible after the delay (rounded up to seconds, at most 15 minutes)."""
     seconds = min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
     sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
+
+
+def try_send(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta = timedelta()) -> bool:
+    """Send a message that may be lost, because a sweep finds its object too; whether it was sent.
+
+    A failure is reported: an outage of SQS, or a right that the function has lost.
+    """
+    try:
+        send_delayed(sqs, queue_url, body=body, delay=delay)
+    except (BotoCoreError, ClientError) as error:
+        _logger.warning("A message can't be sent, and a sweep finds its object later: %s", error)
+        metrics.report_unwell("function-errors", f"a message can't be sent to {queue_url.rpartition('/')[2]}")
+        return False
+    return True
 
 
 def redelivery(event: Mapping[str, Any], message_ids: Iterable[str]) -> dict[str, int]:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 ALWAYS = 10**9
 
 
-def fail(world: World, service: str, operation: str = "") -> None:
+def fail(world: World, service: str, operation: str = "", *, code: str = "InternalServerError") -> None:
     """Let all calls of the service, or of one operation, fail from now on."""
     world.faults.inject(
         lambda point: point.service == service and operation in ("", point.operation),
-        Fault(code="InternalServerError", status=500),
+        Fault(code=code, status=500),
         times=ALWAYS,
     )
 
