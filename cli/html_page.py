@@ -1,10 +1,12 @@
 """What the pages of ``tenon report``, ``tenon shadow report`` and ``tenon verify`` share.
 
-Each is one HTML file that makes no network requests.
+Each is one HTML file that makes no network requests, and runs no script but its own.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import re
 from typing import TYPE_CHECKING
@@ -15,12 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """The template with its placeholders filled in: in one pass, so never one in the cluster's data."""
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], template)
+    """The template with its placeholders filled in: in one pass, so never one in the cluster's data.
+
+    ``{{policy}}`` is the page's Content-Security-Policy.
+    """
+    with_policy = {**parts, "policy": _policy(template, parts)}
+    return _PLACEHOLDER.sub(lambda match: with_policy[match[1]], template)
+
+
+def _policy(template: str, parts: Mapping[str, str]) -> str:
+    """Only the template's own scripts run, by their hashes: none that the cluster's data could bring along."""
+    scripts = (_PLACEHOLDER.sub(lambda match: parts[match[1]], script) for script in _SCRIPT.findall(template))
+    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
+    return "; ".join(
+        (
+            "default-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "style-src 'unsafe-inline'",
+            "img-src data:",
+            " ".join(("script-src", *(hashes or ("'none'",)))),
+        )
+    )
 
 
 def save(page: str, output: Path) -> None:

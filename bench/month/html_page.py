@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.month.comparison import KARPENTER
+from cli import html_page
 from cli.report import charts
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from bench.month.comparison import Month
 
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _HEAD = ("Load", "Rules", "USD", "To Karpenter's rules", "Moved pods", "Waits: median, 99 %", "Nodes")
 
 
@@ -34,7 +33,7 @@ def page(months: Mapping[str, Month]) -> str:
         "months": "".join(_section(i, title) for i, title in enumerate(months)),
         "data": _data(months.values()),
     }
-    return _PLACEHOLDER.sub(lambda match: parts[match[1]], _asset("page.html"))
+    return html_page.filled(_asset("page.html"), parts)
 
 
 def _asset(name: str) -> str:

@@ -201,7 +201,7 @@ def _decision(decision: RecordedDecision, recording: Recording) -> str:
         ("why", decision.why),
         ("figure", savings),
     ]
-    return "<tr>" + "".join(f'<td class="{c}">{html.escape(text)}</td>' for c, text in cells) + "</tr>"
+    return "<tr>" + "".join(f'<td class="{html.escape(c)}">{html.escape(text)}</td>' for c, text in cells) + "</tr>"
 
 
 def _time(at: float, recording: Recording) -> str:

@@ -78,7 +78,8 @@ def _tiles(report: VerificationReport) -> str:
 
 def _steps(report: VerificationReport) -> str:
     rows = "".join(
-        f'<tr><td class="node">{html.escape(s.step)}</td><td class="{s.status}">{s.status}</td>'
+        f'<tr><td class="node">{html.escape(s.step)}</td>'
+        f'<td class="{html.escape(s.status)}">{html.escape(s.status)}</td>'
         f'<td>{html.escape(s.sentence)}</td><td class="figure">{s.seconds:.0f}</td></tr>'
         for s in report.steps
     )
