@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from cli import program
+from cli.printable import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,5 +54,5 @@ def errors_as_one_line(command: str) -> Iterator[None]:
 
 
 def _exit(command: str, message: str, code: int) -> NoReturn:
-    typer.echo(f"{program.name()} {command}: {' '.join(message.split())}", err=True)
+    echo(f"{program.name()} {command}: {' '.join(message.split())}", err=True)
     raise typer.Exit(code)

@@ -56,4 +56,4 @@ def text(command: str, output: object) -> str:
     values: Any = msgspec.to_builtins(output)
     if isinstance(values, dict) and command not in WITHOUT_VERSION:
         values = {VERSION_FIELD: VERSIONS[command], **values}
-    return json.dumps(values)
+    return json.dumps(values).replace("\x7f", "\\u007f")  # the only character of no text that it leaves

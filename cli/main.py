@@ -24,6 +24,7 @@ from cli.nodes.command import nodes
 from cli.pause.command import pause, resume
 from cli.plan.command import plan
 from cli.preflight.command import preflight
+from cli.printable import echo
 from cli.report.command import report
 from cli.rollback.command import rollback
 from cli.schema.command import schema
@@ -46,7 +47,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 (typer's callback)
     if requested:
-        typer.echo(f"tenon {importlib.metadata.version('tenon')}")
+        echo(f"tenon {importlib.metadata.version('tenon')}")
         raise typer.Exit
 
 

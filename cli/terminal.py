@@ -14,11 +14,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from cli.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from datetime import timedelta
 
     from rich.console import ConsoleOptions, RenderableType, RenderResult
+    from rich.segment import Segment
 
 PLAIN_WIDTH = 160
 """Columns of output that goes to a file or a pipe; tables there are as wide as their cells."""
@@ -32,7 +35,19 @@ FILL = "bright_blue"
 CAPACITY = {"spot": "cyan", "reserved": "magenta"}
 
 
-class _Plain(Console):
+class SafeConsole(Console):
+    """Shows texts as they are: nobody's markup, emoji codes or escape sequences count, only styles of ours."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The segments, whose texts are printable."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
+class _Plain(SafeConsole):
     """For files and pipes: without trailing blanks."""
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
@@ -48,8 +63,8 @@ class _Plain(Console):
 
 def console() -> Console:
     """Standard output: as wide as the terminal, or plain and wide in files and pipes."""
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else _Plain(highlight=False, width=PLAIN_WIDTH, no_color=True)
+    terminal = SafeConsole()
+    return terminal if terminal.is_terminal else _Plain(width=PLAIN_WIDTH, no_color=True)
 
 
 class FittedTable(Table):

@@ -70,4 +70,4 @@ def _details(entries: Sequence[CatalogEntry]) -> None:
         console.print(offered)
         console.print()
         for name, value in entry.labels.items():
-            console.print(f"  {name}={value}", markup=False, soft_wrap=True)
+            console.print(f"  {name}={value}", soft_wrap=True)

@@ -16,6 +16,7 @@ from cli.catalog.entries import entries
 from cli.cluster import regions
 from cli.errors import CommandError, UsageError
 from cli.nearest import suggestion
+from cli.printable import echo
 from cli.progress import progress
 from shared.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from shared.base import aws
@@ -51,7 +52,7 @@ def run(query: Query, filters: Filters, *, as_json: bool) -> None:
     filters.check()
     shown = _entries(query, filters)
     if as_json:
-        typer.echo(json_output.text("catalog", shown))
+        echo(json_output.text("catalog", shown))
     else:
         output.show(shown)
 
@@ -115,4 +116,4 @@ def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:
 
 
 def _print_error(text: str) -> None:
-    typer.echo(text, err=True)
+    echo(text, err=True)

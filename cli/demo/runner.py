@@ -8,8 +8,8 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 
 from cli import json_output, program, terminal
 from cli.demo import kept_world, real_cluster, results, screen, unmet
@@ -30,7 +30,7 @@ from shared.base.struct import with_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from cli.demo.interruptions import Rescheduling
     from cli.demo.request import DemoRequest, Step
@@ -149,7 +149,7 @@ class Demo:
                 raise UsageError(
                     f"the API server rejects {obj.get('kind', 'an object')} {name}: {error.message}"
                 ) from error
-            self._print(f"[dim]applied[/dim] {obj['kind']} {obj['metadata']['name']}")
+            self._print(f"[dim]applied[/dim] {obj['kind']} {escape(obj['metadata']['name'])}")
 
     def _run_until_idle(self, world: World, start: datetime, label: str, *, began: datetime) -> StepSpan:
         """Run until the cluster is idle, or until ``--rest`` ends; the span of the step, which ``began`` then."""
@@ -278,10 +278,10 @@ class Demo:
 
 def run(request: DemoRequest) -> int:
     """Run a demo; the exit code."""
-    console = Console(stderr=request.only_json)
+    console = terminal.SafeConsole(stderr=request.only_json, markup=True)
     if not console.is_terminal:
-        console = Console(stderr=request.only_json, width=_PLAIN_WIDTH)
-    errors = Console(stderr=True)
+        console = terminal.SafeConsole(stderr=request.only_json, markup=True, width=_PLAIN_WIDTH)
+    errors = terminal.SafeConsole(stderr=True)
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         # SIGINT too: a shell that starts the demo in the background makes it ignore SIGINT.
         signal.signal(signal_number, signal.default_int_handler)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster.observed_cluster import as_decided
 from cli.cluster.reader import open_cluster
@@ -20,6 +18,7 @@ from cli.explain import (
     nodes,
     pods,
 )
+from cli.printable import echo
 from cli.progress import progress
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def run(
         with progress("Explaining"):
             result = _EXPLAIN[resource](observed if resource in _AS_OBSERVED else as_decided(observed), name)
         if as_json:
-            typer.echo(json_output.text("explain", json_explanation.output(result)))
+            echo(json_output.text("explain", json_explanation.output(result)))
         else:
             notes = (*observed.pauses, *observed.notes)
             explanation.show(terminal.console(), result, now=observed.now, notes=notes)

@@ -10,6 +10,7 @@ from cli.cluster import source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.command_help import examples
 from cli.errors import UsageError, errors_as_one_line
+from cli.printable import echo
 
 MIN_CLOUDWATCH_SECONDS = 60
 _SERVE = "Serve"
@@ -86,7 +87,7 @@ def export(
         if dashboard or rules:
             from cli.export import definitions
 
-            typer.echo(definitions.dashboard() if dashboard else definitions.rules(), nl=False)
+            echo(definitions.dashboard() if dashboard else definitions.rules(), nl=False)
             return
         from cli.export import run
         from cli.export.exporter import ExportOptions

@@ -16,6 +16,7 @@ from cli.export.exporter import Exporter
 from cli.export.exposition import Exposition
 from cli.export.polling import OK
 from cli.export.server import serve
+from cli.printable import echo
 from infra.cluster.kubernetes.cluster_manifests import to_yaml
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def print_manifests(reference: ClusterReference, *, image: str, role_arn: str) -
     if not image or not reference.region:
         raise UsageError("--manifests needs --image, and --region or a context that names it")
     objects = manifests.in_cluster(cluster=reference.cluster, region=reference.region, image=image, role_arn=role_arn)
-    typer.echo(to_yaml(objects), nl=False)
+    echo(to_yaml(objects), nl=False)
 
 
 def run(reference: ClusterReference, options: ExportOptions, *, listen: str, port: int, once: bool) -> None:
@@ -45,12 +46,12 @@ def run(reference: ClusterReference, options: ExportOptions, *, listen: str, por
 
 
 def _log(line: str) -> None:
-    typer.echo(f"tenon export: {line}", err=True)
+    echo(f"tenon export: {line}", err=True)
 
 
 def _print_once(exporter: Exporter) -> None:
     exporter.poll()
-    typer.echo(Exposition(lambda: exporter.samples(with_running=False)).text(), nl=False)
+    echo(Exposition(lambda: exporter.samples(with_running=False)).text(), nl=False)
     if exporter.cluster.outcome != OK:
         raise typer.Exit(1)
 

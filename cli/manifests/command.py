@@ -9,6 +9,7 @@ import typer
 
 from cli.command_help import examples
 from cli.errors import errors_as_one_line
+from cli.printable import echo
 from cli.progress import progress
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The EKS cluster's name.")]
@@ -68,4 +69,4 @@ def manifests(
             run.check(cluster, region=region, relay=relay)
             webhook = run.webhook(webhook_url, webhook_path)
             text = run.text(cluster, region, relay, webhook, buffers=buffers, node_groups=node_groups, shadow=shadow)
-        typer.echo(text)
+        echo(text)

@@ -39,19 +39,18 @@ def show(console: Console, plan: MigrationPlan, *, cluster: str) -> None:
                 table.add_row("", *cells, style=_STYLES.get(outcome, terminal.QUIET))
     console.print(table)
     for note in plan.notes:
-        console.print(f"  {note}", style=terminal.WARNING, markup=False)
+        console.print(f"  {note}", style=terminal.WARNING)
 
 
 def show_end(console: Console, plan: MigrationPlan, changed: Sequence[str], *, applied: bool) -> None:
     """Print what would be done, or what comes next."""
     console.print()
     if not changed and plan.is_complete:
-        console.print(f"  nothing to do: it is migrated. Back: {_UNDO}", markup=False)
+        console.print(f"  nothing to do: it is migrated. Back: {_UNDO}")
     elif not applied:
         console.print(
             f"  nothing was changed: --apply writes ConfigMap {takeover.CONFIG_MAP} "
             f"({plural(len(plan.data), 'option')}) and scales Deployment {plan.deployment.reference} to 0",
-            markup=False,
         )
     else:
         for line in (
@@ -60,7 +59,7 @@ def show_end(console: Console, plan: MigrationPlan, changed: Sequence[str], *, a
             "Give the Deployment 0 replicas where it is kept (Helm values, Git), or the next deploy starts it again.",
             f"Back: {_UNDO}",
         ):
-            console.print(f"  {line}", markup=False)
+            console.print(f"  {line}")
 
 
 def show_undone(console: Console, record: Record) -> None:
@@ -70,4 +69,4 @@ def show_undone(console: Console, record: Record) -> None:
         if record.replicas
         else f"Deployment {record.reference} has 0 replicas, as before: Tenon scales the node groups by its defaults"
     )
-    console.print(f"  {who}. To run without Tenon's part for good: deploy with -c nodeGroups=off", markup=False)
+    console.print(f"  {who}. To run without Tenon's part for good: deploy with -c nodeGroups=off")

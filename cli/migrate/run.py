@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader, source
 from cli.errors import CommandError
 from cli.migrate import autoscaler_deployment, flags, json_migration, output, planning, takeover
 from cli.migrate.json_migration import UndoneMigration
+from cli.printable import echo
 from cli.progress import progress
 from shared.node_groups import options, stored_options
 
@@ -41,7 +40,7 @@ def take_over(
         )
     if as_json:
         migration = json_migration.output(plan, changed, applied=limit is not None and not prevented)
-        typer.echo(json_output.text("migrate cluster-autoscaler", migration))
+        echo(json_output.text("migrate cluster-autoscaler", migration))
     if prevented:
         raise CommandError(f"{'; '.join(plan.obstacles)} (or give --force)")
     if not as_json:
@@ -73,11 +72,11 @@ def undo(reference: ClusterReference, *, limit: timedelta, force: bool, as_json:
     )
     if as_json:
         undone = UndoneMigration(deployment=record.reference, replicas=record.replicas, changed=list(changed))
-        typer.echo(json_output.text("migrate cluster-autoscaler", undone))
+        echo(json_output.text("migrate cluster-autoscaler", undone))
     else:
         output.show_undone(terminal.console(), record)
 
 
 def _progress(*, as_json: bool) -> Callable[[str], None]:
     """Lines of progress: with JSON on standard error."""
-    return lambda text: typer.echo(f"  {text}", err=as_json)
+    return lambda text: echo(f"  {text}", err=as_json)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import typer
 
 from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.offerings import CatalogOfferings
 from cli.node_groups import entries
+from cli.printable import echo
 from shared.api.quantity import CPU, MEMORY, format_quantity
 from shared.base import runtime
 from shared.base.plurals import plural
@@ -42,7 +42,7 @@ def read(reference: ClusterReference) -> tuple[str, list[Described]]:
 def show(cluster: str, described: Sequence[Described], *, as_json: bool) -> None:
     """Print the node groups of the cluster."""
     if as_json:
-        typer.echo(json_output.text("node-groups", [entries.entry(group, node) for group, node in described]))
+        echo(json_output.text("node-groups", [entries.entry(group, node) for group, node in described]))
     else:
         _show(terminal.console(), cluster, described)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster.reader import open_cluster
 from cli.nodes import json_nodes, table, watch
+from cli.printable import echo
 from cli.progress import progress
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def run(
         shown, columns = selected.of(rows), selected.label_columns
         if as_json:
             output = json_nodes.output(observed, rows, shown, label_columns=columns)
-            typer.echo(json_output.text("nodes", output))
+            echo(json_output.text("nodes", output))
         elif interval is None or observed.refresh is None or not console.is_terminal:
             width, pauses = console.width, observed.pauses
             console.print(

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING
 
 import boto3
-import typer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import json_output
@@ -15,6 +14,7 @@ from cli.cluster import live_reader
 from cli.cluster.kubeconfig_context import resolve_named
 from cli.errors import UsageError
 from cli.pause.outcome import PauseOutcome, ResumeOutcome
+from cli.printable import echo
 from shared.api.duration import DurationError, parse_duration
 from shared.api.pause import NO_PAUSE, pause_annotations
 from shared.base import aws, runtime
@@ -62,10 +62,10 @@ def resume(reference: ClusterReference) -> ResumeOutcome:
 def show(command: str, outcome: PauseOutcome | ResumeOutcome, *, as_json: bool) -> None:
     """Print the outcome of a command."""
     if as_json:
-        typer.echo(json_output.text(command, outcome))
+        echo(json_output.text(command, outcome))
         return
     for line in (outcome.message, *(outcome.breakers if isinstance(outcome, ResumeOutcome) else ())):
-        typer.echo(f"{outcome.cluster}: {line}")
+        echo(f"{outcome.cluster}: {line}")
 
 
 def _close_breakers(reference: ClusterReference) -> list[str]:

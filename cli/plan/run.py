@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster import offerings
 from cli.cluster.observed_cluster import as_decided
@@ -14,6 +12,7 @@ from cli.cluster.pricing import cluster_cost
 from cli.cluster.reader import open_cluster
 from cli.errors import UsageError
 from cli.plan import json_plan, output, planned_pods, planning, what_if
+from cli.printable import echo
 from cli.progress import progress
 from shared.base.struct import Struct, with_fields
 
@@ -55,7 +54,7 @@ def run(
             changed = what_if.apply(current, changes)
             computed = _compute(current, changed, assumptions.without, search)
         if as_json:
-            typer.echo(json_output.text("plan", json_plan.output(changed, computed)))
+            echo(json_output.text("plan", json_plan.output(changed, computed)))
         else:
             output.show(terminal.console(), changed, computed, assumptions=str(assumptions))
 

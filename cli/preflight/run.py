@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import typer
 from botocore.exceptions import ClientError
 
 from cli import json_output, terminal
@@ -14,6 +13,7 @@ from cli.errors import UsageError
 from cli.preflight import account_checks, cluster_checks, ipv6_check, network_checks
 from cli.preflight import finding as checking
 from cli.preflight.finding import Finding
+from cli.printable import echo
 from shared.base.aws import error_code
 from shared.base.plurals import plural
 from shared.cluster.errors import ApiError
@@ -39,7 +39,7 @@ def findings(reference: ClusterReference, subnets: Sequence[str], *, relay: str)
 def show(name: str, findings: Sequence[Finding], *, as_json: bool) -> None:
     """Print the results."""
     if as_json:
-        typer.echo(json_output.text("preflight", findings))
+        echo(json_output.text("preflight", findings))
     else:
         _show(name, findings)
 
@@ -154,6 +154,6 @@ def _show(name: str, findings: Sequence[Finding]) -> None:
     for finding in findings:
         styles = {"passed": terminal.GOOD, "failed": terminal.BAD, "unknown": terminal.WARNING}
         mark = _MARKS[finding.status]
-        console.print(f"  {mark} {finding.check}: {finding.summary}", style=styles[finding.status], markup=False)
+        console.print(f"  {mark} {finding.check}: {finding.summary}", style=styles[finding.status])
         if finding.action:
-            console.print(f"      {finding.action}", markup=False)
+            console.print(f"      {finding.action}")

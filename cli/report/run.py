@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli.cluster.reader import open_cluster
+from cli.printable import echo
 from cli.report import cluster_recording, page
 from cli.report import recording as recordings
 from shared.base.plurals import plural
@@ -26,4 +25,4 @@ def run(recording: Path | None, reference: ClusterReference, *, output: Path, da
         with open_cluster(None, reference) as observed:
             recorded = cluster_recording.recording(observed, period=timedelta(days=days))
     counts = f"{plural(len(recorded.spans), 'node')}, {plural(len(recorded.decisions), 'decision')}"
-    typer.echo(f"{page.save(recorded, output)}: {counts}")
+    echo(f"{page.save(recorded, output)}: {counts}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.errors import UsageError
+from cli.printable import echo
 from cli.rollback.readiness import Observed, RollbackReadiness, minor, readiness
 from shared.api.kubernetes import Node
 from shared.api.nodeclass import EC2NodeClass
@@ -50,7 +49,7 @@ def check(reference: ClusterReference, target: str) -> RollbackReadiness:
 def show(outcome: RollbackReadiness, *, as_json: bool) -> None:
     """Print what is in the way, and what to do next."""
     if as_json:
-        typer.echo(json_output.text("rollback", outcome))
+        echo(json_output.text("rollback", outcome))
         return
     console = terminal.console()
     count = f"{len(outcome.newer)} of {plural(outcome.nodes, 'node')} still newer than {outcome.target}"

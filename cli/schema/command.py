@@ -9,6 +9,7 @@ import typer
 
 from cli.command_help import examples
 from cli.errors import UsageError, errors_as_one_line
+from cli.printable import echo
 
 
 def _complete_command(incomplete: str) -> list[str]:
@@ -37,10 +38,10 @@ def schema(
         name = " ".join(command or ())
         if not name:
             for known, version in VERSIONS.items():
-                typer.echo(f"{known}: version {version}")
+                echo(f"{known}: version {version}")
             return
         if name not in VERSIONS:
             raise UsageError(f'no command "{name}" prints JSON{suggestion(name, VERSIONS)}')
         from cli.schema import schemas
 
-        typer.echo(json.dumps(schemas.schema(name), indent=2))
+        echo(json.dumps(schemas.schema(name), indent=2))

@@ -29,9 +29,9 @@ def show(console: Console, shadow: ShadowDays) -> None:
     period = shadow.days[0].date if len(shadow.days) == 1 else f"{shadow.days[0].date} to {shadow.days[-1].date}"
     console.print(terminal.title(f"shadow mode of {shadow.cluster}", period))
     for sentence in sentences(total):
-        console.print(f"  {sentence}", markup=False)
+        console.print(f"  {sentence}")
     for note in (*shadow.record.notes, *warnings(total)):
-        console.print(f"  {note}", style=terminal.WARNING, markup=False)
+        console.print(f"  {note}", style=terminal.WARNING)
     _show_days(console, shadow)
     _show_offerings(console, total)
     _show_pods(console, shadow)

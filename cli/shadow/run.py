@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output
 from cli.cluster import kubeconfig_context, live_reader
 from cli.errors import UsageError
+from cli.printable import echo
 from cli.shadow import days as shadow_days
 from cli.shadow import json_report, output
 from cli.terminal import console
@@ -32,7 +31,7 @@ def read(reference: ClusterReference, *, days: int, day: str) -> ShadowDays:
 def show(read: ShadowDays, *, as_json: bool) -> None:
     """Print the record."""
     if as_json:
-        typer.echo(json_output.text("shadow report", json_report.output(read)))
+        echo(json_output.text("shadow report", json_report.output(read)))
     else:
         output.show(console(), read)
 

@@ -24,20 +24,19 @@ def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None
             table.add_row("", *_cells(claim))
         console.print(table)
     for name, pods in sorted(decision.existing_nodes.items()):
-        console.print(f"{name}: {plural(len(pods), 'pod')}", markup=False)
+        console.print(f"{name}: {plural(len(pods), 'pod')}")
     errors = {**decision.pod_errors, **refused}
     for key, error in sorted(errors.items()):
-        console.print(f"{key}: {error.message}", markup=False, style=terminal.BAD)
+        console.print(f"{key}: {error.message}", style=terminal.BAD)
     price = sum(c.cheapest.price for c in decision.new_node_claims)
     on_new_nodes = sum(len(c.pods) for c in decision.new_node_claims)
     on_existing_nodes = sum(len(pods) for pods in decision.existing_nodes.values())
     new_nodes = plural(len(decision.new_node_claims), "new node")
     if line := chunks_line(decision):
-        console.print(line, markup=False)
+        console.print(line)
     console.print(
         f"{plural(on_new_nodes, 'pod')} on {new_nodes} for {price:.4f} USD/h, "
         f"{on_existing_nodes} on existing nodes, {len(errors)} unschedulable",
-        markup=False,
     )
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output
 from cli.errors import UsageError
+from cli.printable import echo
 from cli.progress import progress
 from cli.simulate import decision_output, input_files, json_decision
 from shared.api.quantity import QuantityError
@@ -37,12 +36,12 @@ def show(simulation: SimulationInput, *, as_json: bool) -> None:
     """Print the decision for the objects."""
     for invalid in simulation.invalid:
         for problem in invalid.problems:
-            typer.echo(f"{invalid.ref}: {problem}", err=True)
+            echo(f"{invalid.ref}: {problem}", err=True)
     for note in simulation.notes:
-        typer.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     with progress("Deciding"):
         decision = schedule(simulation.problem)
     if as_json:
-        typer.echo(json_output.text("simulate", json_decision.output(decision, simulation.refused)))
+        echo(json_output.text("simulate", json_decision.output(decision, simulation.refused)))
     else:
         decision_output.show(decision, simulation.refused)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
+from cli.printable import echo
 from cli.status import deployment
 from shared.base import runtime
 from shared.base.struct import Struct
@@ -47,7 +46,7 @@ def read(reference: ClusterReference) -> Read:
 def show(read: Read, *, as_json: bool) -> None:
     """Print the health of the cluster's Tenon."""
     if as_json:
-        typer.echo(json_output.text("status", deployment.output(read.deployed)))
+        echo(json_output.text("status", deployment.output(read.deployed)))
     else:
         _show(read.deployed, name=read.cluster, now=read.now)
 
@@ -67,17 +66,17 @@ def _show(deployed: DeploymentStatus, *, name: str, now: datetime) -> None:
     style = terminal.GOOD if healthy else terminal.BAD
     console.print(terminal.title(name, "healthy" if healthy else "needs attention", style=f"bold {style}"))
     for pause in deployed.pauses:
-        console.print(f"  {pause}", style=terminal.WARNING, markup=False)
+        console.print(f"  {pause}", style=terminal.WARNING)
     for note in deployed.notes:
         console.print(f"  {note}", style=terminal.WARNING)
     if deployed.fleet:
         shared = "the alarm, the catalog and undelivered events are those of all its clusters"
-        console.print(f"  fleet {deployed.fleet}: {shared}", markup=False)
+        console.print(f"  fleet {deployed.fleet}: {shared}")
     if deployed.alarms:
         _show_alarms(console, deployed, now)
     _show_functions(console, deployed, now)
     if deployed.mode == deployment.SHADOW:
-        console.print("\n  shadow mode: it changes nothing; `tenon shadow report` says what it saw", markup=False)
+        console.print("\n  shadow mode: it changes nothing; `tenon shadow report` says what it saw")
     else:
         _show_queues(console, deployed)
         _show_interruption_feed(console, deployed, now)
@@ -125,10 +124,10 @@ def _show_interruption_feed(console: Console, deployed: DeploymentStatus, now: d
     feed = deployed.interruption_feed
     console.print()
     for problem in feed.problems:
-        console.print(f"  interruption queue: {problem}", style=terminal.BAD, markup=False)
+        console.print(f"  interruption queue: {problem}", style=terminal.BAD)
     if not feed.problems:
         last = f"last event {terminal.age(now - feed.last_event)} ago" if feed.last_event else "no event in 14 days"
-        console.print(f"  interruption queue: every rule of AWS's events sends to it; {last}", markup=False)
+        console.print(f"  interruption queue: every rule of AWS's events sends to it; {last}")
 
 
 def _show_conditions(console: Console, deployed: DeploymentStatus) -> None:

@@ -8,10 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from cli.cluster import regions
 from cli.errors import CommandError, UsageError
+from cli.printable import echo
 from cli.template.synthesis import request, synthesise
 from cli.template.upload import Bucket, upload
 from shared.api import labels
@@ -27,7 +26,7 @@ def template(name: str, settings: Sequence[str], *, region: str) -> None:
         regions.known(region)
     with tempfile.TemporaryDirectory() as folder:
         synthesised = synthesise(requested, region=region, folder=Path(folder) / "cdk.out")
-    typer.echo(json.dumps(synthesised.template, indent=1))
+    echo(json.dumps(synthesised.template, indent=1))
 
 
 def publish(name: str, settings: Sequence[str], *, bucket: str, prefix: str, file: Path | None) -> None:
@@ -41,15 +40,15 @@ def publish(name: str, settings: Sequence[str], *, bucket: str, prefix: str, fil
         document = json.dumps(_with_defaults(synthesised.template, target), indent=1)
         if file is not None:
             _write(file, document)
-        typer.echo(f"Publishing to s3://{bucket} in {target.region}", err=True)
+        echo(f"Publishing to s3://{bucket} in {target.region}", err=True)
         for asset in synthesised.assets:
             upload(target, asset.key, asset.path)
         path = Path(folder) / "template.json"
         path.write_text(document)
         key = f"{hashlib.sha256(document.encode()).hexdigest()}.json"
         upload(target, key, path)
-    typer.echo(_next_step(synthesised.stack, name, target, key), err=True)
-    typer.echo(target.url(key))
+    echo(_next_step(synthesised.stack, name, target, key), err=True)
+    echo(target.url(key))
 
 
 def _with_defaults(document: dict[str, object], bucket: Bucket) -> dict[str, object]:

@@ -8,9 +8,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from cli.errors import CommandError, UsageError
+from cli.printable import echo
 from infra.cluster import resource_names
 from infra.options import context_keys, stack_options
 from shared.base.struct import Struct
@@ -88,7 +87,7 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
     from infra.bundle import bucket_template  # noqa: PLC0415
 
     stack = resource_names.stack(requested.cluster)
-    typer.echo(f"Synthesising {stack} (the first time, packages are fetched)", err=True)
+    echo(f"Synthesising {stack} (the first time, packages are fetched)", err=True)
     context = {**requested.context, "cluster": [requested.cluster]}
     try:
         synthesis.make(context=context, out=folder, region=region or None, for_any_bucket=True)

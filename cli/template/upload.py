@@ -7,10 +7,10 @@ import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
 import boto3
-import typer
 from botocore.exceptions import ClientError, ParamValidationError
 
 from cli.errors import CommandError, UsageError
+from cli.printable import echo
 from shared.base.aws import error_code
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Bucket:
 def upload(bucket: Bucket, key: str, path: Path) -> None:
     """Upload a file, or a folder as an archive, unless the bucket has it."""
     if bucket.has(key):
-        typer.echo(f"  {bucket.prefix}{key}: is there", err=True)
+        echo(f"  {bucket.prefix}{key}: is there", err=True)
         return
     with tempfile.TemporaryFile() as archive:
         if path.is_dir():
@@ -87,7 +87,7 @@ def upload(bucket: Bucket, key: str, path: Path) -> None:
         size = archive.tell() / _MIB
         archive.seek(0)
         bucket.put(key, archive)
-    typer.echo(f"  {bucket.prefix}{key}: uploaded, {size:.1f} MiB", err=True)
+    echo(f"  {bucket.prefix}{key}: uploaded, {size:.1f} MiB", err=True)
 
 
 def _archive(folder: Path, target: IO[bytes]) -> None:

@@ -11,6 +11,7 @@ from cli.cluster import source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.command_help import examples
 from cli.errors import FAILED, UsageError, errors_as_one_line
+from cli.printable import echo
 from cli.progress import progress
 
 Name = Annotated[
@@ -102,9 +103,9 @@ def _confirm(cluster: str, *, minutes: float, usd: float) -> None:
 
 def _remove(left: list[str]) -> None:
     if left:
-        typer.echo(f"not removed: {', '.join(left)}", err=True)
+        echo(f"not removed: {', '.join(left)}", err=True)
         raise typer.Exit(FAILED)
-    typer.echo("nothing is left")
+    echo("nothing is left")
 
 
 def _shows_nothing(_result: object) -> None:

@@ -8,7 +8,6 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import typer
 import yaml
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,6 +16,7 @@ from cli import json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader
 from cli.error_messages import message_of
 from cli.errors import CommandError, UsageError
+from cli.printable import echo
 from cli.progress import progress
 from cli.verify import clean_up, costs, functions, objects, output
 from cli.verify.result import Measurement, Proof, StepFailedError, StepResult
@@ -113,7 +113,7 @@ def remove_left_over(run: Verification) -> list[str]:
 def show_plan(plan: VerificationPlan, *, as_json: bool) -> None:
     """Print the plan."""
     if as_json:
-        typer.echo(json_output.text("verify", plan))
+        echo(json_output.text("verify", plan))
         return
     console = terminal.console()
     console.print(f"about {plan.minutes:.0f} minutes, and at most ${plan.usd:.2f}", style="bold")
@@ -121,26 +121,26 @@ def show_plan(plan: VerificationPlan, *, as_json: bool) -> None:
     for step in plan.steps:
         table.add_row("", step.step, step.proves, ", ".join(step.aws), "; ".join(step.kubernetes))
     console.print(table)
-    console.print(f"  the clean-up also needs {', '.join(CLEAN_UP_RIGHTS)}", markup=False)
+    console.print(f"  the clean-up also needs {', '.join(CLEAN_UP_RIGHTS)}")
     for name in plan.left_over:
-        console.print(f"  left by an earlier run, and removed first: {name}", style=terminal.WARNING, markup=False)
+        console.print(f"  left by an earlier run, and removed first: {name}", style=terminal.WARNING)
 
 
 def show_step(result: StepResult) -> None:
     """Print a step's verdict."""
     mark, style = _MARKS[result.status], _STYLES[result.status]
     line = f"  {mark} {result.step}: {result.sentence} ({result.seconds:.0f} s)"
-    terminal.console().print(line, style=style, markup=False)
+    terminal.console().print(line, style=style)
 
 
 def show(name: str, report: VerificationReport, *, page: Path, as_json: bool) -> None:
     """Print the verdict, or the report as JSON."""
     if as_json:
-        typer.echo(json_output.text("verify", report))
+        echo(json_output.text("verify", report))
         return
     console = terminal.console()
     for left in report.left_over:
-        console.print(f"  not removed: {left}", style=terminal.BAD, markup=False)
+        console.print(f"  not removed: {left}", style=terminal.BAD)
     style = terminal.GOOD if report.passed else terminal.BAD
     verdict = "verified" if report.passed else "not verified"
     console.print(
@@ -215,7 +215,7 @@ def _clean_up(run: Verification) -> clean_up.LeftOver:
         with progress("Removing what the run has made"):
             return clean_up.remove(run)
     except KeyboardInterrupt:
-        typer.echo(f"the clean-up was interrupted; `tenon verify {run.cluster} --clean-up` continues it", err=True)
+        echo(f"the clean-up was interrupted; `tenon verify {run.cluster} --clean-up` continues it", err=True)
         raise
 
 
