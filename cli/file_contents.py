@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import sys
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ from shared.api.yaml_documents import reader
 if TYPE_CHECKING:
     from pathlib import Path
 
+MAX_BYTES = 1 << 31
+"""The most of a file that is read, and that gzip unpacks to: pods of 200,000 take half of it."""
+MAX_RATIO = 200
+"""How many times its own size a file may unpack to, if that is more than :data:`_SMALL`; objects in JSON reach 30."""
+_SMALL = 64 << 20
 _GZIP = b"\x1f\x8b"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -28,8 +34,8 @@ def read_bytes(path: Path) -> bytes:
         UsageError: it can't be read, or is not text.
     """
     try:
-        data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        data = gzip.decompress(data) if data[:2] == _GZIP else data
+        data = _read(path)
+        data = _unpacked(path, data) if data[:2] == _GZIP else data
         if data.startswith(_UTF_16):
             return data.decode("utf-16").encode()
         data.decode()
@@ -40,6 +46,27 @@ def read_bytes(path: Path) -> bytes:
     except (EOFError, zlib.error) as error:
         raise UsageError(f"{path}: broken gzip: {error}") from error
     return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _read(path: Path) -> bytes:
+    """The file's bytes; a device or a pipe may have no end."""
+    if str(path) == "-":
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"{path}: more than {MAX_BYTES >> 30} GiB")
+    return data
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    most = min(MAX_BYTES, max(_SMALL, MAX_RATIO * len(data)))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise UsageError(f"{path}: gzip unpacks to more than {most >> 20} MiB, {most // len(data)} times the file")
+    return unpacked
 
 
 def yaml_documents(text: str | bytes, source: str) -> list[Any]:

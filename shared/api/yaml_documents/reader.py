@@ -62,7 +62,7 @@ def document(text: str | bytes) -> Json:
     Raises:
         YamlError: it can't be read.
     """
-    return _first_document(_text(text), 0)
+    return _first_document(_text(text), 0, tree.Expansion())
 
 
 def _text(text: str | bytes) -> str:
@@ -123,7 +123,8 @@ def _refused_constant(name: str) -> NoReturn:
 
 
 def _yaml_documents(source: str, line: int) -> list[Any]:
-    values = (_first_document(chunk, first) for chunk, first in _chunks(source, line))
+    expansion = tree.Expansion()
+    values = (_first_document(chunk, first, expansion) for chunk, first in _chunks(source, line))
     return [value for value in values if value is not None]
 
 
@@ -144,7 +145,7 @@ def _chunks(source: str, line: int) -> Iterator[tuple[str, int]]:
     yield source[start:].removesuffix("\n") + "\n", line
 
 
-def _first_document(chunk: str, line: int) -> Json:
+def _first_document(chunk: str, line: int, expansion: tree.Expansion) -> Json:
     """The value of the first document; ``line`` lines of the text are before the chunk."""
     if not chunk or chunk.isspace():
         return None
@@ -152,7 +153,7 @@ def _first_document(chunk: str, line: int) -> Json:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return tree.first_value(yaml.parse(chunk, Loader=loader))
+        return tree.first_value(yaml.parse(chunk, Loader=loader), expansion)
     except tree.TreeError as error:
         raise YamlError(f"line {line + error.line + 1}: {error}") from error
     except yaml.MarkedYAMLError as error:

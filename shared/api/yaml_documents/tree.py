@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 200
 """Nested lists and maps of a YAML document; Kubernetes' objects have less than 30."""
-_MAX_EXPANDED = 1_000_000
+MAX_EXPANDED = 1_000_000
+"""What aliases of a text may stand for, in all of its documents: values, and as one each 64 characters of a scalar."""
+_CHARACTERS = 64
 _MERGE = "<<"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 
@@ -31,6 +33,18 @@ class TreeError(ValueError):
 
 class _EventError(ValueError):
     """What is wrong at the present event."""
+
+
+class Expansion(MutableStruct):
+    """How much the aliases of a text have stood for so far."""
+
+    size: int = 0
+
+    def add(self, size: int) -> None:
+        """Count an alias."""
+        self.size += size
+        if self.size > MAX_EXPANDED:
+            raise _EventError(f"aliases stand for more than {MAX_EXPANDED:,} values")
 
 
 class _Anchored(MutableStruct):
@@ -85,11 +99,11 @@ class _Map(MutableStruct):
 class _Tree(MutableStruct):
     """The document so far. Aliases are copied, so that who changes one of the values doesn't change others."""
 
+    expansion: Expansion
     root: Any = None
     _open: list[tuple[_List | _Map, _Anchored, int]] = []
     _anchors: dict[str, _Anchored] = {}
     _size: int = 0
-    _expanded: int = 0
 
     def scalar(self, event: ScalarEvent) -> None:
         self._size += 1
@@ -99,7 +113,8 @@ class _Tree(MutableStruct):
             parent.wants_merge = True
         value = scalars.resolve(event.value, event.tag, implicit=implicit)
         if event.anchor is not None:
-            self._anchors[event.anchor] = _Anchored(value=value, is_open=False)
+            size = 1 + len(event.value) // _CHARACTERS
+            self._anchors[event.anchor] = _Anchored(value=value, size=size, is_open=False)
         self._add_scalar(value)
 
     def alias(self, name: str | None) -> None:
@@ -110,9 +125,7 @@ class _Tree(MutableStruct):
         if anchored.is_open:
             raise _EventError(f"*{name} contains itself")
         self._size += anchored.size
-        self._expanded += anchored.size
-        if self._expanded > _MAX_EXPANDED:
-            raise _EventError(f"aliases stand for more than {_MAX_EXPANDED:,} values")
+        self.expansion.add(anchored.size)
         if isinstance(anchored.value, dict | list):
             self._refuse_as_key()
             self._add(_copy(anchored.value), aliased=True)
@@ -151,15 +164,17 @@ class _Tree(MutableStruct):
             self.root = value
 
 
-def first_value(events: Iterable[Any]) -> Json:
+def first_value(events: Iterable[Any], expansion: Expansion) -> Json:
     """The value of the first document among PyYAML's events; None if there is none.
+
+    ``expansion`` is that of the whole text.
 
     Raises:
         TreeError: the document has no JSON, or is too large.
     """
     import yaml  # noqa: PLC0415 (slow to import, and JSON doesn't need it)
 
-    tree = _Tree()
+    tree = _Tree(expansion=expansion)
     for event in events:
         try:
             match event:
