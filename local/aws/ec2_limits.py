@@ -3,8 +3,9 @@
 Filters may have 200 values in total (error FilterLimitExceeded). EC2 throttles unpaginated lists of many resources, or
 lets them time out ("Pagination in the Amazon EC2 API"); to functions they are refused here at any number, so that every
 test notices. User data has 16 KB at most, before it is encoded in base64 ("Run commands when you launch an EC2 instance
-with user data input", EC2 User Guide). Page sizes, ids of a call and tags have the limits of the API reference;
-botocore doesn't check the upper ones.
+with user data input", EC2 User Guide). Page sizes, ids of a call, names and tags have the limits of the API reference;
+botocore doesn't check the upper ones. A CreateFleet request that is too large is an InvalidInput
+(github.com/aws/karpenter-provider-aws/issues/5776); from which size on isn't documented, here from 128 KB on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 _MAX_FILTER_VALUES = 200
 _MAX_USER_DATA = 16_384
 _USER_DATA = "LaunchTemplateData.UserData"
+_MAX_FLEET_REQUEST = 131_072
+_TEMPLATE_NAME = re.compile(r"[a-zA-Z0-9().\-/_]{3,128}")
+_TEMPLATE_NAME_MESSAGE = (
+    "A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and the following "
+    "characters: - ( ) . / _."
+)
 _FILTER_VALUE = re.compile(r"Filter\.\d+\.Value\.\d+")
 _ID = re.compile(r"(Instance|Subnet|Image|Group|LaunchTemplate|SecurityGroup|CapacityReservation)(Id|Name)\.\d+")
 _NARROW_FILTERS = frozenset({"instance-id", "subnet-id", "image-id", "group-id", "capacity-reservation-id"})
@@ -73,6 +80,14 @@ def request_error(operation: str, body: bytes, *, caller: str) -> Fault | None:
         return Fault(code="FilterLimitExceeded", message=message)
     if len(base64.b64decode(parameters.get(_USER_DATA, ""))) > _MAX_USER_DATA:
         return Fault(code="InvalidParameterValue", message=f"User data is limited to {_MAX_USER_DATA} bytes.")
+    if operation == "CreateFleet" and len(body) > _MAX_FLEET_REQUEST:
+        message = "The request failed because the payload for the body of the request is too large."
+        return Fault(code="InvalidInput", message=message)
+    if operation == "CreateLaunchTemplate" and not _TEMPLATE_NAME.fullmatch(parameters.get("LaunchTemplateName", "")):
+        message = (
+            "A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and -_./()."
+        )
+        return Fault(code="InvalidLaunchTemplateName.MalformedException", message=message)
     if caller and operation in _LISTS and _is_unpaginated(parameters):
         return Fault(code="RequestLimitExceeded", message=f"Request limit exceeded: {operation} without MaxResults")
     return _page_error(operation, parameters) or _ids_error(operation, parameters) or _tags_error(parameters)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from shared.ami_family.bootstrap import UNREGISTERED, Bootstrap
 from shared.ami_family.families import family_of, is_version_held, render_user_data
@@ -35,6 +36,14 @@ _CLIENT_TOKEN_LENGTH = 40
 
 _MAX_TEMPLATES = 50
 """The launch templates that EC2 takes in one CreateFleet call."""
+_MAX_REQUEST = 120_000
+"""Bytes of a CreateFleet call. EC2 refuses larger ones (InvalidInput, "the payload for the body of the request is too
+large", github.com/aws/karpenter-provider-aws/issues/5776: a hundred instance types in several zones); the limit isn't
+documented, and is taken to be 128 KB."""
+_OVERRIDE = 280
+"""Bytes of an override: four parameters of at most 75."""
+_TAG = 70
+"""Bytes of the names of a tag's parameters."""
 
 
 class TemplateKey(NamedTuple):
@@ -90,12 +99,13 @@ class FleetRequest(Struct, kw_only=True):
         return images_version(self.node_class, self.cluster.version)
 
     def within_limit(self, plan: FleetPlan) -> FleetPlan:
-        """The plan with the cheapest overrides, of as many launch templates as EC2 takes in one call."""
+        """The plan with the cheapest overrides, as many as EC2 takes in one call, and of as many launch templates."""
+        tags = [tag for kind in self._tag_specifications(self.claims) for tag in kind["Tags"]]
+        tags_size = sum(_TAG + len(quote(tag["Key"])) + len(quote(tag["Value"])) for tag in tags)
         keys = dict.fromkeys(self._template_key(o) for o in plan.overrides)
-        if len(keys) <= _MAX_TEMPLATES:
-            return plan
         first = set(list(keys)[:_MAX_TEMPLATES])
-        return with_fields(plan, overrides=tuple(o for o in plan.overrides if self._template_key(o) in first))
+        overrides = tuple(o for o in plan.overrides if self._template_key(o) in first)
+        return with_fields(plan, overrides=overrides[: max((_MAX_REQUEST - tags_size) // _OVERRIDE, 1)])
 
     def _user_data(self, family: Family, kubelet_values: str) -> str:
         spec, first = self.node_class.spec, self.claims[0]

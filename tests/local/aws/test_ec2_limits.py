@@ -14,7 +14,7 @@ from local.aws.calls import CALLER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mypy_boto3_ec2.type_defs import FilterTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, FleetLaunchTemplateOverridesRequestTypeDef
 
 
 @pytest.fixture
@@ -47,6 +47,30 @@ def test_user_data_has_16_kilobytes_at_most() -> None:
     create("fits", 16_384)
     with pytest.raises(ClientError, match="User data is limited to 16384 bytes"):
         create("is-too-large", 16_385)
+
+
+@pytest.mark.usefixtures("env")
+@pytest.mark.parametrize("name", ["x" * 129, "with space", "colon:name"])
+def test_a_launch_template_has_a_name_that_ec2_allows(name: str) -> None:
+    ec2 = boto3.client("ec2")
+    ec2.create_launch_template(LaunchTemplateName="x" * 128, LaunchTemplateData={"ImageId": "ami-1"})
+    with pytest.raises(ClientError, match="MalformedException"):
+        ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"})
+
+
+@pytest.mark.usefixtures("env")
+def test_a_fleet_request_has_128_kilobytes_at_most() -> None:
+    overrides: list[FleetLaunchTemplateOverridesRequestTypeDef] = [
+        {"InstanceType": "m5.large", "SubnetId": f"subnet-{number:017x}"} for number in range(1000)
+    ]
+    with pytest.raises(ClientError, match=r"InvalidInput.*too large"):
+        boto3.client("ec2").create_fleet(
+            Type="instant",
+            LaunchTemplateConfigs=[
+                {"LaunchTemplateSpecification": {"LaunchTemplateName": "name"}, "Overrides": overrides}
+            ],
+            TargetCapacitySpecification={"TotalTargetCapacity": 1},
+        )
 
 
 @pytest.mark.usefixtures("env", "function")
