@@ -227,8 +227,8 @@ class CommandExecutor(Struct, kw_only=True):
         self.report.repaired += entry.reason == UNHEALTHY
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
         now = self.now()
-        for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now):
-            queues.try_send(self.sqs(), self.settings.termination_queue_url, body=body)
+        bodies = hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now)
+        queues.try_send(self.sqs(), self.settings.termination_queue_url, bodies)
         return True
 
 

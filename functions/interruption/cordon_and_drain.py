@@ -196,13 +196,15 @@ class Drainer(Struct, kw_only=True):
 
         False if the queue can't be reached.
         """
-        now = self.now()
-        for start in range(0, len(claims), _CLAIMS_PER_MESSAGE):
-            keys = claims[start : start + _CLAIMS_PER_MESSAGE]
-            for body in hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=keys, time=now):
-                if not queues.try_send(self.sqs(), self.settings.termination_queue_url, body=body, delay=delay):
-                    return False
-        return True
+        cluster, now = self.settings.cluster_name, self.now()
+        bodies = [
+            body
+            for start in range(0, len(claims), _CLAIMS_PER_MESSAGE)
+            for body in hints.message_bodies(
+                hints.DRAIN, cluster=cluster, keys=claims[start : start + _CLAIMS_PER_MESSAGE], time=now
+            )
+        ]
+        return queues.try_send(self.sqs(), self.settings.termination_queue_url, bodies, delay=delay)
 
 
 def _with_disrupted_taint(node: Node) -> Node:

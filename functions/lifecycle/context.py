@@ -156,5 +156,5 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
 
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
         """Send messages about these keys to the termination queue."""
-        for body in hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now):
-            queues.try_send(self.aws.sqs(), self.settings.termination_queue_url, body=body)
+        bodies = hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now)
+        queues.try_send(self.aws.sqs(), self.settings.termination_queue_url, bodies)

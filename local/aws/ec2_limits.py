@@ -84,10 +84,7 @@ def request_error(operation: str, body: bytes, *, caller: str) -> Fault | None:
         message = "The request failed because the payload for the body of the request is too large."
         return Fault(code="InvalidInput", message=message)
     if operation == "CreateLaunchTemplate" and not _TEMPLATE_NAME.fullmatch(parameters.get("LaunchTemplateName", "")):
-        message = (
-            "A launch template name must be between 3 and 128 characters, and may contain letters, numbers, and -_./()."
-        )
-        return Fault(code="InvalidLaunchTemplateName.MalformedException", message=message)
+        return Fault(code="InvalidLaunchTemplateName.MalformedException", message=_TEMPLATE_NAME_MESSAGE)
     if caller and operation in _LISTS and _is_unpaginated(parameters):
         return Fault(code="RequestLimitExceeded", message=f"Request limit exceeded: {operation} without MaxResults")
     return _page_error(operation, parameters) or _ids_error(operation, parameters) or _tags_error(parameters)

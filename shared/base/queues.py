@@ -1,4 +1,4 @@
-"""SQS batches: hints, dead letters, partial batch responses, and delayed messages.
+"""SQS batches: hints, dead letters, partial batch responses, and messages to be sent.
 
 A malformed message goes to the function's dead-letter queue at once, with the reason as an attribute: a retry would
 fail again, and in a FIFO queue it would block every message behind it. A message whose reconcile failed is returned in
@@ -17,11 +17,15 @@ from shared.base import aws, hints, metrics
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_sqs import SQSClient
-    from mypy_boto3_sqs.type_defs import MessageAttributeValueTypeDef, SendMessageRequestTypeDef
+    from mypy_boto3_sqs.type_defs import (
+        MessageAttributeValueTypeDef,
+        SendMessageBatchRequestEntryTypeDef,
+        SendMessageRequestTypeDef,
+    )
 
 _logger = logging.getLogger(__name__)
 _RETRY_SECONDS = (1, 4, 15, 60)
@@ -35,6 +39,8 @@ _MAX_BODY_BYTES = 240_000
 """A queue takes 262,144 bytes of body and attributes together."""
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 """SQS allows #x9, #xA, #xD and what comes from #x20 on ("SendMessage", SQS API Reference)."""
+_MAX_BATCH = 10
+"""Messages that one SendMessageBatch takes, which may be as large together as one."""
 MAX_DELAY_SECONDS = 900
 """SQS delays a message by at most 15 minutes."""
 
@@ -103,17 +109,59 @@ def reject_malformed_event(
 
 def send_delayed(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta) -> None:
     """Send a message to a standard queue, visible after the delay (rounded up to seconds, at most 15 minutes)."""
-    seconds = min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
-    sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=seconds)
+    sqs.send_message(QueueUrl=queue_url, MessageBody=body, DelaySeconds=_delay_seconds(delay))
 
 
-def try_send(sqs: SQSClient, queue_url: str, *, body: str, delay: timedelta = timedelta()) -> bool:
-    """Send a message that may be lost, because a sweep finds its object too; whether it was sent.
+def send_batches(sqs: SQSClient, queue_url: str, bodies: Iterable[str], *, delay: timedelta) -> None:
+    """Send messages to a standard queue, several in each call, visible after the delay as with :func:`send_delayed`.
+
+    Messages that SQS didn't take are sent once more.
+
+    Raises:
+        ClientError: a call failed, or SQS didn't take a message twice.
+    """
+    seconds = _delay_seconds(delay)
+    for batch in _batches(bodies):
+        failed = list(batch)
+        for _ in range(2):
+            entries: list[SendMessageBatchRequestEntryTypeDef] = [
+                {"Id": str(i), "MessageBody": body, "DelaySeconds": seconds} for i, body in enumerate(failed)
+            ]
+            refusals = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed", [])
+            failed = [failed[int(refusal["Id"])] for refusal in refusals]
+            if not failed:
+                break
+        else:
+            error = {"Code": refusals[0]["Code"], "Message": refusals[0].get("Message", "")}
+            raise ClientError({"Error": error}, "SendMessageBatch")
+
+
+def _batches(bodies: Iterable[str]) -> Iterator[list[str]]:
+    """The messages in groups that one call takes."""
+    batch: list[str] = []
+    left = _MAX_BODY_BYTES
+    for body in bodies:
+        size = len(body.encode())
+        if batch and (len(batch) == _MAX_BATCH or size > left):
+            yield batch
+            batch, left = [], _MAX_BODY_BYTES
+        batch.append(body)
+        left -= size
+    if batch:
+        yield batch
+
+
+def _delay_seconds(delay: timedelta) -> int:
+    return min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
+
+
+def try_send(sqs: SQSClient, queue_url: str, bodies: Iterable[str], *, delay: timedelta = timedelta()) -> bool:
+    """Send messages that may be lost, because a sweep finds their objects too; whether they were sent.
 
     A failure is reported: an outage of SQS, or a right that the function has lost.
     """
     try:
-        send_delayed(sqs, queue_url, body=body, delay=delay)
+        send_batches(sqs, queue_url, bodies, delay=delay)
     except (BotoCoreError, ClientError) as error:
         _logger.warning("A message can't be sent, and a sweep finds its object later: %s", error)
         metrics.report_unwell("function-errors", f"a message can't be sent to {queue_url.rpartition('/')[2]}")

@@ -28,7 +28,6 @@ sweeps that happened at one of the numbers only."""
 SHARE = 0.5
 """How many calls more of an operation of EC2 all invocations together may take, for each node more."""
 WITH_EACH_NODE = {
-    ("interruption", "SendMessage"): "a drain is a message of its own; a quarter of the nodes in an invocation",
     ("lifecycle", "CreateTags"): "each instance has tags of its own; at most 100 a sweep",
     ("disruption", "PutItem"): "remembers the wake-up below, so that it is sent once",
     ("disruption", "SendMessage"): "wakes the function at the second when a node's consolidateAfter ends",

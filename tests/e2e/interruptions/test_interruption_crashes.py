@@ -30,7 +30,7 @@ CRASHED_CALLS = {
     "kubernetes PATCH nodes/NAME",
     "kubernetes POST nodeclaims",
     "kubernetes PATCH nodeclaims/NAME/status",
-    "sqs SendMessage",
+    "sqs SendMessageBatch",
 }
 
 
