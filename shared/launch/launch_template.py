@@ -215,6 +215,7 @@ def ensure(ec2: EC2Client, runtime: Runtime, template: LaunchTemplate, *, cluste
     existing, now = _existing(runtime), runtime.now()
     if template.name in existing and now - existing[template.name] < _REMEMBERED_FOR:
         return
+    forget(runtime, [name for name, seen in dict(existing).items() if now - seen >= _REMEMBERED_FOR])
     tags = {labels.CLUSTER_TAG.format(cluster=cluster): "owned", labels.CLUSTER_NAME_TAG: cluster}
     try:
         ec2.create_launch_template(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CONFIRMED_AFTER = timedelta(seconds=45)
 """How much later the second look is at least. Until then the lifecycle function looks each minute."""
+_FORGOTTEN_AFTER = timedelta(hours=1)
+"""A class whose spec has changed, or that is gone, is not looked at again."""
 _CACHE_KEY = "nodeclass:missing"
 
 
@@ -34,6 +36,8 @@ def unconfirmed(runtime: Runtime, key: str, ids: Collection[str], *, now: dateti
     """
     by_class = runtime.cached(_CACHE_KEY, dict[str, dict[str, datetime]])
     earlier = by_class.pop(key, {})
+    for other in [name for name, seen in by_class.items() if all(now - at >= _FORGOTTEN_AFTER for at in seen.values())]:
+        del by_class[other]
     if ids:
         by_class[key] = {i: earlier.get(i, now) for i in ids}
     return frozenset(i for i in ids if now - earlier.get(i, now) < CONFIRMED_AFTER)

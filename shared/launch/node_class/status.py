@@ -128,7 +128,8 @@ def resolve(resolver: NodeClassResolver, node_class: EC2NodeClass, *, now: datet
     expires, lookups = cache.get(key, (None, None))
     if lookups is None or expires is None or now >= expires:
         lookups = _look_up_carefully(resolver, node_class, key=key, now=now)
-        cache.pop(key, None)
+        for stale in [name for name, (end, _) in dict(cache).items() if now >= end or name == key]:
+            del cache[stale]
         if lookups.is_confirmed and not lookups.problems:
             cache[key] = (now + (_FULL_TTL if lookups.has_full_reservation else CACHE_TTL), lookups)
     return with_fields(lookups.selected, conditions=_conditions(resolver, node_class, lookups, now))
