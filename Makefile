@@ -98,8 +98,13 @@ synth: $(READY) ## the CloudFormation template of a cluster called demo in cdk.o
 	@$(BIN)/cfn-lint --ignore-checks W3005 -- cdk.out/*.template.json
 
 .PHONY: wheel
-wheel: $(READY) ## the wheel in dist/, with the demo's stack and uPlot in it
+wheel: $(READY) ## the wheel in dist/, with the demo's stack and uPlot in it, and bills of materials in dist/sbom
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@$(BIN)/python -m distribution.sbom dist/sbom >/dev/null
+
+.PHONY: audit
+audit: $(READY) ## the pinned versions, compared with PyPI's advisories (ARGS=--if-reachable: no error without them)
+	@$(BIN)/python -m distribution.audit $(ARGS)
 
 .PHONY: test-wheel
 test-wheel: $(READY) ## the wheel's commands, installed without a checkout

@@ -26,6 +26,7 @@ from infra.bundle import bytecode, function_imports, requirements_lock, service_
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from infra.bundle.requirements_lock import Pin
     from infra.options.stack_options import Bundle, StackOptions
 
 LIMIT_MIB = 60
@@ -120,18 +121,28 @@ def bundles(
     for function in functions:
         if not (checkout / "functions" / function / "handler.py").is_file():
             raise BundleError(f"functions/{function}/handler.py does not exist: there is nothing to deploy")
-        try:
-            chosen = requirements_lock.closure(
-                pins, _roots(checkout, function, distributions), without=RUNTIME | UNUSED
-            )
-        except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
-            raise BundleError(f"functions/{function}: {error}") from error
+        chosen = packages_of(function, pins, checkout, distributions)
         packages = _install(root / "packages", requirements_lock.requirements(chosen), machine)
         sdk = _install(root / "packages", requirements_lock.requirements([pins["botocore"]]), machine)
         modules = function_imports.first_party_modules(checkout, function).values()
         models = service_models.files(sdk, modules)
         folders[function] = _bundle(root / function, checkout, function, packages, models)
     return folders
+
+
+def packages_of(
+    function: str, pins: dict[str, Pin], checkout: Path, distributions: Mapping[str, list[str]]
+) -> tuple[Pin, ...]:
+    """The locked packages of a function's bundle. ``distributions`` names those that have a module, by the module.
+
+    Raises:
+        BundleError: the function imports what doesn't exist or is not locked.
+    """
+    try:
+        roots = _roots(checkout, function, distributions)
+        return requirements_lock.closure(pins, roots, without=RUNTIME | UNUSED)
+    except (function_imports.MissingModuleError, requirements_lock.LockError) as error:
+        raise BundleError(f"functions/{function}: {error}") from error
 
 
 def code(options: StackOptions, functions: Collection[str] = ()) -> dict[str, str]:
