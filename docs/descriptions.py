@@ -40,6 +40,7 @@ SETTINGS_MEANINGS = {
 
 EVENTS = {
     "AMINotFound": "Node class: no image matches its `amiSelectorTerms`, or its alias has none for this version.",
+    "ArchitecturesConflict": "NodePool: its architectures and those of its node class's images have none in common.",
     "AwaitingVolumeDetachment": "Node: it is drained, and volumes haven't been detached for a minute.",
     "BootFailed": "NodeClaim: its instance was terminated at boot, with EC2's reason; its NodePool waits before it "
     "launches again.",

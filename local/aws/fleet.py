@@ -80,7 +80,6 @@ class Fleets:
         self._reservations = reservations
         self._launched = launched
         self._responses: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._image_architectures: dict[str, str] = {}
         self.calls: list[FleetCall] = []
 
     def create(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,25 +236,17 @@ class Fleets:
         if profile and profile not in self._profiles():
             text = f"Value ({profile}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile"
             return "InvalidParameterValue", f"{text} name"
-        architecture = self._architecture(candidate.image_id)
+        image = self._backend.amis.get(candidate.image_id)
         type_info = _type_info(candidate.instance_type)
         architectures = type_info["ProcessorInfo"]["SupportedArchitectures"]
-        if architecture and architecture not in architectures:
-            text = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
-            return "InvalidParameterValue", f"{text}the architecture '{architecture}' of the specified AMI."
+        if image is None or image.architecture not in architectures:
+            return _wrong_image(candidate.image_id, image, architectures)
         if _has_enclaves(candidate.template.data) and type_info.get("NitroEnclavesSupport") != "supported":
             text = "The requested configuration is currently not supported: Nitro Enclaves can't be enabled on"
             return "Unsupported", f"{text} {candidate.instance_type}."
         if capacity_type == SPOT and candidate.max_price is not None and candidate.max_price < price:
             return "SpotMaxPriceTooLow", f"Your Spot request price of {candidate.max_price} is lower than {price}."
         return None
-
-    def _architecture(self, image_id: str) -> str:
-        """The image's architecture; "" for a missing image."""
-        if image_id not in self._image_architectures:
-            images = self._backend.describe_images(ami_ids=[image_id])
-            self._image_architectures[image_id] = str(images[0].architecture) if images else ""
-        return self._image_architectures[image_id]
 
     def _profiles(self) -> set[str]:
         return {profile.name for profile in backends.iam().instance_profiles.values()}
@@ -350,6 +341,13 @@ def _security_groups(data: Mapping[str, Any]) -> list[str]:
     if groups:
         return list(groups)
     return [group for interface in data.get("NetworkInterfaces") or [] for group in interface.get("Groups", [])]
+
+
+def _wrong_image(image_id: str, image: Any | None, architectures: Sequence[str]) -> tuple[str, str]:
+    if image is None:
+        return "InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist"
+    text = f"The architecture '{','.join(architectures)}' of the specified instance type does not match "
+    return "InvalidParameterValue", f"{text}the architecture '{image.architecture}' of the specified AMI."
 
 
 def _has_enclaves(template: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ resolved and returns it with its own part: lists of instance types by NodePool, 
 NodePools with the same list keep sharing one where a step changes it equally, because scheduling derives arrays from
 each list.
 
-A NodePool can't launch with a NodeClass that is missing, being deleted, not ready, or has no zone in common with it.
+A NodePool can't launch with a NodeClass that is missing, being deleted, not ready, or has other zones or architectures.
 """
 
 from __future__ import annotations
@@ -321,8 +321,10 @@ def node_class_not_ready(pool: NodePool, node_class: EC2NodeClass | None) -> tup
     if ready is None or ready.status != "True":
         message = ready.message if ready is not None else "its status is not known yet"
         return EventReason("NodeClassNotReady"), f"{node_class.ref}: {message}"
-    conflict = zone_conflict(pool, node_class)
-    return (EventReason("ZonesConflict"), conflict) if conflict is not None else None
+    if (conflict := zone_conflict(pool, node_class)) is not None:
+        return EventReason("ZonesConflict"), conflict
+    conflict = architecture_conflict(pool, node_class)
+    return (EventReason("ArchitecturesConflict"), conflict) if conflict is not None else None
 
 
 def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
@@ -336,6 +338,20 @@ def zone_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
     return (
         f"{field} of {node_class.kind} {node_class.name} selects subnets in {zones} only, "
         f"but {pool.kind} {pool.name} requires {required}"
+    )
+
+
+def architecture_conflict(pool: NodePool, node_class: EC2NodeClass) -> str | None:
+    """Why no image of the class is of an architecture that the pool allows, naming both fields; None if one is."""
+    required = [r for r in pool.spec.template.spec.requirements if labels.normalize_key(r.key) == labels.ARCH]
+    of_images = [r.values for ami in node_class.status.amis for r in ami.requirements if r.key == labels.ARCH]
+    arches = sorted({arch for values in of_images for arch in values})
+    if not arches or any(all(met(r.operator, r.values, arch) for r in required) for arch in arches):
+        return None
+    allowed = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}" for r in required)
+    return (
+        f"{node_class.selector_path('amiSelectorTerms')} of {node_class.kind} {node_class.name} selects images for "
+        f"{', '.join(arches)} only, but {pool.kind} {pool.name} requires {allowed}"
     )
 
 

@@ -68,7 +68,11 @@ def select(
 def _by_family(
     ec2: Ec2Descriptions, ssm: SSMClient, node_class: EC2NodeClass, *, version: str, now: datetime
 ) -> tuple[ResolvedAMI, ...]:
-    """The AMIs that AWS publishes for the class's family, of the release that its alias names."""
+    """The AMIs that AWS publishes for the class's family, of the release that its alias names.
+
+    An AMI in use that EC2 no longer describes stays selected next to others while its parameter names it. Otherwise its
+    nodes would drift to whatever the AMIs of other variants fit, such as machines with GPUs.
+    """
     spec = node_class.spec
     family = family_of(node_class, version=version)
     named = alias(spec)
@@ -84,6 +88,10 @@ def _by_family(
         )
     values = _parameter_values(ssm, sorted({p.name for p in parameters}), field)
     images = {image["ImageId"]: image for image in _describe(ec2, field, ids=sorted(set(values.values())))}
+    in_use = {ami.id: ami.name for ami in node_class.status.amis}
+    if images:
+        kept = (id_ for id_ in values.values() if id_ in in_use.keys() - images)
+        images |= {id_: {"ImageId": id_, "Name": in_use[id_]} for id_ in kept}
     published = (p for p in parameters if p.name in values and values[p.name] in images)
     selected = _resolved(((images[values[p.name]], p.arch, p.requirements) for p in published), now)
     if not selected:
