@@ -117,6 +117,7 @@ class InstanceTermination:
                 reason=reason,
                 message=message,
                 now=now,
+                generation=current.metadata.generation,
             )
             return with_fields(current, status=with_fields(current.status, conditions=conditions))
 

@@ -111,7 +111,7 @@ def _waits_long(claim: NodeClaim, *, now: datetime) -> bool:
 
 def with_drain_conditions(claim: NodeClaim, step: DrainStep, message: str, *, now: datetime) -> NodeClaim:
     """The NodeClaim with condition Drained, and with VolumesDetached once it is drained."""
-    is_drained = step.drained or step.terminate
+    is_drained, generation = step.drained or step.terminate, claim.metadata.generation
     conditions = with_condition(
         claim.status.conditions,
         nodeclaim.DRAINED,
@@ -119,6 +119,7 @@ def with_drain_conditions(claim: NodeClaim, step: DrainStep, message: str, *, no
         reason="Drained" if is_drained else "Draining",
         message=message,
         now=now,
+        generation=generation,
     )
     if step.drained:
         conditions = with_condition(
@@ -128,5 +129,6 @@ def with_drain_conditions(claim: NodeClaim, step: DrainStep, message: str, *, no
             reason="VolumesDetached" if step.terminate else "AwaitingVolumeDetachment",
             message="" if step.terminate else step.waiting_for,
             now=now,
+            generation=generation,
         )
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))

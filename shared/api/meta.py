@@ -246,11 +246,13 @@ def with_condition(
     status: bool | None,
     reason: str,
     now: datetime,
+    generation: int,
     message: str = "",
-    generation: int = 0,
 ) -> list[Condition]:
     """The conditions with one set; ``status`` None means Unknown.
 
+    ``generation`` is the one of the object that the condition was evaluated on: kubectl wait, Argo CD and Flux ignore
+    a condition of an older generation. Conditions without one get it too.
     ``lastTransitionTime`` changes only with the status, as the API conventions require: repeated calls give equal
     lists, so a caller can skip the write.
     """
@@ -265,9 +267,15 @@ def with_condition(
         last_transition_time=since,
         observed_generation=generation,
     )
+    others = [c if c.observed_generation else with_fields(c, observed_generation=generation) for c in conditions]
     if before is None:
-        return [*conditions, after]
-    return [after if c.type == type_ else c for c in conditions]
+        return [*others, after]
+    return [after if c.type == type_ else c for c in others]
+
+
+def with_same_condition(conditions: list[Condition], type_: str, *, generation: int) -> list[Condition]:
+    """The conditions with one evaluated again, with the same outcome."""
+    return [with_fields(c, observed_generation=generation) if c.type == type_ else c for c in conditions]
 
 
 def to_json(value: Json) -> Json:

@@ -180,9 +180,9 @@ def planned_price(claim: NodeClaim) -> float:
     return price if math.isfinite(price) and price > 0 else 0.0
 
 
-def with_ready(conditions: list[Condition], *, now: datetime) -> list[Condition]:
+def with_ready(conditions: list[Condition], *, now: datetime, generation: int) -> list[Condition]:
     """The conditions with Ready: true when Launched, Registered and Initialized are."""
     for type_ in (LAUNCHED, REGISTERED, INITIALIZED):
         if not is_true(conditions, type_):
-            return with_condition(conditions, READY, status=False, reason=f"Not{type_}", now=now)
-    return with_condition(conditions, READY, status=True, reason="Ready", now=now)
+            return with_condition(conditions, READY, status=False, reason=f"Not{type_}", now=now, generation=generation)
+    return with_condition(conditions, READY, status=True, reason="Ready", now=now, generation=generation)

@@ -116,11 +116,9 @@ def with_request(claim: NodeClaim, message: str, *, now: datetime) -> NodeClaim:
         reason=_UNHEALTHY,
         message=_UNHEALTHY,
         now=now,
+        generation=claim.metadata.generation,
     )
-    return _with_conditions(
-        claim,
-        with_condition(conditions, nodeclaim.REBOOTING, status=True, reason=REQUESTED, message=message, now=now),
-    )
+    return _with_conditions(claim, _with_rebooting(claim, conditions, REQUESTED, message, now=now))
 
 
 def with_call(claim: NodeClaim, boot_id: str, *, now: datetime) -> NodeClaim:
@@ -144,10 +142,8 @@ def issued(claim: NodeClaim, *, now: datetime) -> NodeClaim:
     """The NodeClaim once the reboot was called: its node isn't initialized until it is back."""
     if not is_rebooting(claim):
         return claim
-    message = rebooting_message(claim)
-    conditions = with_condition(
-        claim.status.conditions, nodeclaim.REBOOTING, status=True, reason=ISSUED, message=message, now=now
-    )
+    conditions = _with_rebooting(claim, claim.status.conditions, ISSUED, rebooting_message(claim), now=now)
+    generation = claim.metadata.generation
     conditions = with_condition(
         conditions,
         nodeclaim.INITIALIZED,
@@ -155,8 +151,9 @@ def issued(claim: NodeClaim, *, now: datetime) -> NodeClaim:
         reason=_WHILE_REBOOTING,
         message="the node is rebooting",
         now=now,
+        generation=generation,
     )
-    return _with_conditions(claim, nodeclaim.with_ready(conditions, now=now))
+    return _with_conditions(claim, nodeclaim.with_ready(conditions, now=now, generation=generation))
 
 
 def without_call(claim: NodeClaim, *, now: datetime) -> NodeClaim:
@@ -169,10 +166,7 @@ def ended(claim: NodeClaim, reason: str, message: str, *, now: datetime) -> Node
     if not is_rebooting(claim):
         return claim
     conditions = [c for c in claim.status.conditions if c.type != nodeclaim.DISRUPTION_REASON]
-    return _with_conditions(
-        claim,
-        with_condition(conditions, nodeclaim.REBOOTING, status=False, reason=reason, message=message, now=now),
-    )
+    return _with_conditions(claim, _with_rebooting(claim, conditions, reason, message, now=now))
 
 
 def _may_be_requested(claim: NodeClaim) -> bool:
@@ -189,6 +183,21 @@ def _counted(claim: NodeClaim, *, now: datetime) -> NodeClaim:
 
 def _annotated(claim: NodeClaim, annotations: dict[str, str | None]) -> NodeClaim:
     return with_fields(claim, metadata=annotated(claim.metadata, annotations))
+
+
+def _with_rebooting(
+    claim: NodeClaim, conditions: list[Condition], reason: str, message: str, *, now: datetime
+) -> list[Condition]:
+    """The conditions with Rebooting, which is True while a reboot is requested or issued."""
+    return with_condition(
+        conditions,
+        nodeclaim.REBOOTING,
+        status=reason in {REQUESTED, ISSUED},
+        reason=reason,
+        message=message,
+        now=now,
+        generation=claim.metadata.generation,
+    )
 
 
 def _with_conditions(claim: NodeClaim, conditions: list[Condition]) -> NodeClaim:

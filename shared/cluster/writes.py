@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from shared.api.meta import ApiStruct, Condition, ObjectMeta, to_json, with_condition
+from shared.api.meta import ApiStruct, ObjectMeta, to_json
 from shared.base.struct import WireStruct, with_fields
 from shared.cluster.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from shared.cluster.resources import NODE_CLAIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Mapping
 
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
@@ -96,35 +95,6 @@ def update(client: Client, resource: Resource, obj: O, change: Callable[[O], O])
 def update_status(client: Client, resource: Resource, obj: O, change: Callable[[O], O]) -> O:
     """Change the status; otherwise as :func:`update`."""
     return _update(client, resource, obj, change, subresource="status")
-
-
-def set_conditions(client: Client, resource: Resource, obj: O, conditions: Iterable[Condition], *, now: datetime) -> O:
-    """Set these conditions in the object's status; other conditions are kept.
-
-    Their ``lastTransitionTime`` and ``observedGeneration`` are ignored: the time becomes ``now`` if the status changes,
-    and the generation is the object's.
-    """
-    new_conditions = tuple(conditions)
-
-    def change(current: O) -> O:
-        status: Any = current.status  # type: ignore[attr-defined]  # only for kinds with conditions
-        merged: list[Condition] = status.conditions
-        for condition in new_conditions:
-            merged = with_condition(
-                merged,
-                condition.type,
-                status=None if condition.status == "Unknown" else condition.status == "True",
-                reason=condition.reason,
-                message=condition.message,
-                now=now,
-                generation=current.metadata.generation,
-            )
-        return cast(
-            "O",
-            with_fields(cast("ApiStruct", current), status=with_fields(status, conditions=merged)),
-        )
-
-    return update_status(client, resource, obj, change)
 
 
 def patch_status(

@@ -41,7 +41,12 @@ def with_consolidatable_condition(claim: NodeClaim, *, is_consolidatable: bool, 
     conditions = claim.status.conditions
     if is_consolidatable:
         conditions = with_condition(
-            conditions, nodeclaim.CONSOLIDATABLE, status=True, reason=nodeclaim.CONSOLIDATABLE, now=now
+            conditions,
+            nodeclaim.CONSOLIDATABLE,
+            status=True,
+            reason=nodeclaim.CONSOLIDATABLE,
+            now=now,
+            generation=claim.metadata.generation,
         )
     else:
         conditions = [c for c in conditions if c.type != nodeclaim.CONSOLIDATABLE]

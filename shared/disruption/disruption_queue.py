@@ -108,6 +108,7 @@ def with_disruption_condition(claim: NodeClaim, entry: QueueEntry, *, now: datet
         reason=entry.reason,
         message=entry.message,
         now=now,
+        generation=claim.metadata.generation,
     )
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 

@@ -72,6 +72,7 @@ def with_drifted_condition(claim: NodeClaim, message: str, *, now: datetime) -> 
         reason="Drifted" if message else "NotDrifted",
         message=message,
         now=now,
+        generation=claim.metadata.generation,
     )
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 

@@ -56,6 +56,7 @@ def with_empty_condition(claim: NodeClaim, *, is_empty: bool, now: datetime) -> 
         status=is_empty,
         reason="NoPods" if is_empty else "HasPods",
         now=now,
+        generation=claim.metadata.generation,
     )
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions, last_pod_event_time=now))
 

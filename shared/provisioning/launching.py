@@ -128,6 +128,7 @@ class Launcher(Struct, kw_only=True):
             reason=EventReason("NodePoolNotReady"),
             message=why,
             now=now,
+            generation=claim.metadata.generation,
         )
         if conditions != claim.status.conditions:
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
@@ -141,15 +142,16 @@ class Launcher(Struct, kw_only=True):
     def _record_launch(self, claim: NodeClaim, launched: LaunchedInstance, now: datetime) -> None:
         """Labels first, Launched last: if the run dies in between, the next run repeats the launch."""
         self.client.patch(resources.NODE_CLAIMS.path(claim.name), {"metadata": {"labels": dict(launched.labels)}})
+        generation = claim.metadata.generation
         conditions = with_condition(
-            claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now
+            claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now, generation=generation
         )
         status = {
             "providerID": launched.provider_id,
             "imageID": launched.image_id,
             "capacity": format_resources(launched.capacity),
             "allocatable": format_resources(launched.allocatable),
-            "conditions": to_json(with_ready(conditions, now=now)),
+            "conditions": to_json(with_ready(conditions, now=now, generation=generation)),
         }
         writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, status)
         self.logger.info(
@@ -182,6 +184,7 @@ class Launcher(Struct, kw_only=True):
                 reason=nodeclaim.LAUNCH_UNCONFIRMED if unconfirmed else failed.reason,
                 message=failed.message,
                 now=now,
+                generation=claim.metadata.generation,
             )
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
             return

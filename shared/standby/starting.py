@@ -141,7 +141,14 @@ class StandbyStarter(Struct, kw_only=True):
         return tuple(in_threads(record, claims))
 
     def _record_start(self, claim: NodeClaim, now: datetime) -> LaunchedInstance:
-        conditions = with_condition(claim.status.conditions, nodeclaim.LAUNCHED, status=True, reason=STARTED, now=now)
+        conditions = with_condition(
+            claim.status.conditions,
+            nodeclaim.LAUNCHED,
+            status=True,
+            reason=STARTED,
+            now=now,
+            generation=claim.metadata.generation,
+        )
         writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
         labels = dict(claim.metadata.labels)
         launched = LaunchedInstance(

@@ -39,18 +39,27 @@ def initialized_node(node: Node, claim: NodeClaim) -> Node:
 def initialized_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> NodeClaim:
     """The registered NodeClaim with conditions Initialized and Ready, and the node's real size once initialized."""
     status = claim.status
-    conditions = status.conditions
+    conditions, generation = status.conditions, claim.metadata.generation
     blocker = initialization_blocker(node, claim)
     if blocker is None:
-        conditions = with_condition(conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now)
+        conditions = with_condition(
+            conditions, nodeclaim.INITIALIZED, status=True, reason="Initialized", now=now, generation=generation
+        )
         size = _with_devices(node, claim).status
         status = with_fields(status, capacity=size.capacity, allocatable=size.allocatable)
     elif not is_true(conditions, nodeclaim.INITIALIZED):
         reason, message = blocker
         conditions = with_condition(
-            conditions, nodeclaim.INITIALIZED, status=None, reason=reason, message=message, now=now
+            conditions,
+            nodeclaim.INITIALIZED,
+            status=None,
+            reason=reason,
+            message=message,
+            now=now,
+            generation=generation,
         )
-    return with_fields(claim, status=with_fields(status, conditions=nodeclaim.with_ready(conditions, now=now)))
+    conditions = nodeclaim.with_ready(conditions, now=now, generation=generation)
+    return with_fields(claim, status=with_fields(status, conditions=conditions))
 
 
 def late_initialization(claim: NodeClaim, node: Node, *, now: datetime) -> str:

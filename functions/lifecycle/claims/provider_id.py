@@ -24,7 +24,14 @@ def restore_provider_id(context: ReconcileContext, claim: NodeClaim, instance: I
     def change(current: NodeClaim) -> NodeClaim:
         conditions = current.status.conditions
         if not is_true(conditions, nodeclaim.LAUNCHED):
-            conditions = with_condition(conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=context.now)
+            conditions = with_condition(
+                conditions,
+                nodeclaim.LAUNCHED,
+                status=True,
+                reason="Launched",
+                now=context.now,
+                generation=current.metadata.generation,
+            )
         status = with_fields(current.status, provider_id=instance.provider_id, conditions=conditions)
         return with_fields(current, status=status)
 

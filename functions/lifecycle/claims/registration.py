@@ -53,10 +53,14 @@ def registered_nodeclaim(claim: NodeClaim, node: Node, *, now: datetime) -> Node
     A NodeClaim with a node was launched: the Launched condition is restored if it was removed, so that no second
     instance is launched.
     """
-    conditions = claim.status.conditions
+    conditions, generation = claim.status.conditions, claim.metadata.generation
     if not is_true(conditions, nodeclaim.LAUNCHED):
-        conditions = with_condition(conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now)
-    conditions = with_condition(conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now)
+        conditions = with_condition(
+            conditions, nodeclaim.LAUNCHED, status=True, reason="Launched", now=now, generation=generation
+        )
+    conditions = with_condition(
+        conditions, nodeclaim.REGISTERED, status=True, reason="Registered", now=now, generation=generation
+    )
     return with_fields(claim, status=with_fields(claim.status, node_name=node.metadata.name, conditions=conditions))
 
 

@@ -131,7 +131,7 @@ def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
     def change(current: NodeClaim) -> NodeClaim:
         registered = registered_nodeclaim(current, after, now=context.now)
         status = registered.status
-        conditions = nodeclaim.with_ready(status.conditions, now=context.now)
+        conditions = nodeclaim.with_ready(status.conditions, now=context.now, generation=current.metadata.generation)
         return with_fields(registered, status=with_fields(status, conditions=conditions))
 
     if change(claim) != claim:

@@ -163,6 +163,7 @@ def _write_condition(context: ReconcileContext, claim: NodeClaim, reason: str, m
             reason=reason or "InstanceExists",
             message=message,
             now=context.now,
+            generation=current.metadata.generation,
         )
         return with_fields(current, status=with_fields(current.status, conditions=conditions))
 

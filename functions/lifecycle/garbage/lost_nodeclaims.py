@@ -73,7 +73,12 @@ def _write(context: ReconcileContext, node: Node, pool: NodePool, instance: Inst
 
     def launched(current: NodeClaim) -> NodeClaim:
         conditions = with_condition(
-            current.status.conditions, nodeclaim.LAUNCHED, status=True, reason="Restored", now=context.now
+            current.status.conditions,
+            nodeclaim.LAUNCHED,
+            status=True,
+            reason="Restored",
+            now=context.now,
+            generation=current.metadata.generation,
         )
         status = with_fields(
             current.status,

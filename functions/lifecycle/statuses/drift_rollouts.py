@@ -65,7 +65,8 @@ def _write_condition(context: ReconcileContext, pool: NodePool, obstacle: tuple[
     before = condition(pool.status.conditions, DRIFT_STOPPED)
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
-    if ((before.reason, before.message) if before is not None else None) == obstacle:
+    is_same = ((before.reason, before.message) if before is not None else None) == obstacle
+    if is_same and (before is None or before.observed_generation == pool.metadata.generation):
         return
 
     def change(current: NodePool) -> NodePool:
@@ -78,6 +79,7 @@ def _write_condition(context: ReconcileContext, pool: NodePool, obstacle: tuple[
                 reason=obstacle[0],
                 message=obstacle[1],
                 now=context.now,
+                generation=current.metadata.generation,
             )
         return with_fields(current, status=with_fields(current.status, conditions=conditions))
 

@@ -93,6 +93,7 @@ def _with_boot_condition(
         reason=boot_failures.BOOT_FAILED if failure is not None else BOOT_SUCCEEDED,
         message=boot_failures.explain(failure, node_class) if failure is not None else "",
         now=context.now,
+        generation=node_class.metadata.generation,
     )
     return with_fields(node_class, status=with_fields(node_class.status, conditions=conditions))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from functions.lifecycle.claims.liveness import LivenessFailure
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import EventReason, condition, with_condition
+from shared.api.meta import EventReason, condition, with_condition, with_same_condition
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.api.nodepool import NodePoolStatus
 from shared.api.quantity import NODES, add, format_resources, parse_resources
@@ -128,9 +128,10 @@ def status(
         now=now,
         generation=generation,
     )
-    conditions = _with_registration_health(conditions, pool_claims, failure, now=now)
-    conditions = _with_validity(conditions, SPOT_OPTIONS_VALID, INVALID_ANNOTATION, read_spot_options(pool)[1], now=now)
-    conditions = _with_validity(conditions, BUDGETS_VALID, INVALID_BUDGET, budget_problems(pool), now=now)
+    conditions = _with_registration_health(conditions, pool_claims, failure, now=now, generation=generation)
+    with_validity = partial(_with_validity, now=now, generation=generation)
+    conditions = with_validity(conditions, SPOT_OPTIONS_VALID, INVALID_ANNOTATION, read_spot_options(pool)[1])
+    conditions = with_validity(conditions, BUDGETS_VALID, INVALID_BUDGET, budget_problems(pool))
     return NodePoolStatus(
         resources={**format_resources({**capacity, NODES: node_count})},
         nodes=node_count,
@@ -139,45 +140,40 @@ def status(
 
 
 def _with_registration_health(
-    conditions: list[Condition], claims: Iterable[NodeClaim], failure: LivenessFailure | None, *, now: datetime
+    conditions: list[Condition],
+    claims: Iterable[NodeClaim],
+    failure: LivenessFailure | None,
+    *,
+    now: datetime,
+    generation: int,
 ) -> list[Condition]:
     """The conditions with NodeRegistrationHealthy: Unknown at first, False after a failure, True after a registration.
 
     After a failure, only a later registration makes it True again.
     """
+    with_health = partial(with_condition, conditions, NODE_REGISTRATION_HEALTHY, now=now, generation=generation)
     if failure is not None:
-        return with_condition(
-            conditions,
-            NODE_REGISTRATION_HEALTHY,
-            status=False,
-            reason=failure.reason,
-            message=failure.message,
-            now=now,
-        )
+        return with_health(status=False, reason=failure.reason, message=failure.message)
     before = condition(conditions, NODE_REGISTRATION_HEALTHY)
     registered_at = _last_registration(claims, now)
     failed_at = before.last_transition_time if before is not None and before.status == "False" else None
     if registered_at is not None and (failed_at is None or registered_at > failed_at):
-        return with_condition(conditions, NODE_REGISTRATION_HEALTHY, status=True, reason="NodesRegister", now=now)
+        return with_health(status=True, reason="NodesRegister")
     if before is None:
-        return with_condition(
-            conditions,
-            NODE_REGISTRATION_HEALTHY,
-            status=None,
-            reason="AwaitingNodes",
-            message="no node has registered yet",
-            now=now,
-        )
-    return conditions
+        return with_health(status=None, reason="AwaitingNodes", message="no node has registered yet")
+    return with_same_condition(conditions, NODE_REGISTRATION_HEALTHY, generation=generation)
 
 
 def _with_validity(
-    conditions: list[Condition], type_: str, reason: str, problems: Sequence[str], *, now: datetime
+    conditions: list[Condition], type_: str, reason: str, problems: Sequence[str], *, now: datetime, generation: int
 ) -> list[Condition]:
     """The conditions with this one, only if there are problems: then it is False; Ready stays."""
     if not problems:
         return [c for c in conditions if c.type != type_]
-    return with_condition(conditions, type_, status=False, reason=reason, message="; ".join(problems), now=now)
+    message = "; ".join(problems)
+    return with_condition(
+        conditions, type_, status=False, reason=reason, message=message, now=now, generation=generation
+    )
 
 
 def _last_registration(claims: Iterable[NodeClaim], now: datetime) -> datetime | None:
@@ -233,21 +229,28 @@ def _write_status(
 def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:
     """Write condition Paused, and an event when it changes; the condition is never False, so that no pool has it."""
     before = condition(pool.status.conditions, PAUSED)
-    if pause is None and before is None:
-        return
-    if before is not None and (before.reason, before.message) == pause:
+    is_same = ((before.reason, before.message) if before is not None else None) == pause
+    if is_same and (before is None or before.observed_generation == pool.metadata.generation):
         return
 
     def change(current: NodePool) -> NodePool:
         conditions = [c for c in current.status.conditions if c.type != PAUSED]
         if pause is not None:
             conditions = with_condition(
-                current.status.conditions, PAUSED, status=True, reason=pause[0], message=pause[1], now=context.now
+                current.status.conditions,
+                PAUSED,
+                status=True,
+                reason=pause[0],
+                message=pause[1],
+                now=context.now,
+                generation=current.metadata.generation,
             )
         return with_fields(current, status=with_fields(current.status, conditions=conditions))
 
     writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
+    if is_same:
+        return
     if pause is not None:
         context.recorder.record(pool.ref, "Warning", *pause)
-    elif before is not None:
+    else:
         context.recorder.record(pool.ref, "Normal", EventReason("Resumed"), "launches and disruption continue")

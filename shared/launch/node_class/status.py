@@ -258,6 +258,8 @@ def _conditions(
     if selects_reservations and not lookups.selected.capacity_reservations:
         message = capacity_reservations.none_selected(node_class, lookups.unusable_reservations)
         notes[CAPACITY_RESERVATIONS_READY] = capacity_reservations.NO_RESERVATIONS, message
+    if not selects_reservations:
+        conditions = [c for c in conditions if c.type != CAPACITY_RESERVATIONS_READY]
     for type_ in (*_CONDITION_TYPES, *([CAPACITY_RESERVATIONS_READY] if selects_reservations else [])):
         reason, message = problems.get(type_) or notes.get(type_, (type_, ""))
         conditions = with_condition(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from shared.api.kubernetes import Node, Taint
-from shared.api.meta import Condition, ObjectMeta
+from shared.api.meta import ObjectMeta, with_condition
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec
 from shared.api.nodepool import NodePool, NodePoolStatus
 from shared.base.struct import with_fields
@@ -18,6 +19,8 @@ from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from local.kubernetes.apiserver.http import Request
     from local.kubernetes.apiserver.server import Server
     from shared.cluster.client import Client
@@ -120,18 +123,28 @@ def test_a_field_that_is_reset_to_its_default_is_removed(client: Client) -> None
     assert not raw(client, resources.NODES.path("n"))["spec"].get("taints")
 
 
+def launched(claim: NodeClaim, reason: str, now: datetime, type_: str = "Launched") -> NodeClaim:
+    conditions = with_condition(
+        claim.status.conditions,
+        type_,
+        status=reason == "Launched",
+        reason=reason,
+        now=now,
+        generation=claim.metadata.generation,
+    )
+    return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
+
+
 def test_unchanged_conditions_keep_their_transition_times(server: Server, client: Client, clock: Clock) -> None:
     claim = writes.create_claim(client, new_claim())
-    wanted = Condition(type="Launched", status="True", reason="Launched")
-    first = writes.set_conditions(client, resources.NODE_CLAIMS, claim, [wanted], now=clock.now())
+    first = writes.update_status(client, resources.NODE_CLAIMS, claim, lambda c: launched(c, "Launched", clock.now()))
     since = first.status.conditions[0].last_transition_time
     clock.time += timedelta(minutes=1)
     patches = counted(server, "PATCH")
-    second = writes.set_conditions(client, resources.NODE_CLAIMS, first, [wanted], now=clock.now())
+    second = writes.update_status(client, resources.NODE_CLAIMS, first, lambda c: launched(c, "Launched", clock.now()))
     assert second.status.conditions[0].last_transition_time == since
     assert patches == []
-    failed = Condition(type="Launched", status="False", reason="Gone")
-    third = writes.set_conditions(client, resources.NODE_CLAIMS, second, [failed], now=clock.now())
+    third = writes.update_status(client, resources.NODE_CLAIMS, second, lambda c: launched(c, "Gone", clock.now()))
     assert third.status.conditions[0].last_transition_time == clock.now()
     assert third.status.conditions[0].observed_generation == claim.metadata.generation
 
@@ -139,9 +152,8 @@ def test_unchanged_conditions_keep_their_transition_times(server: Server, client
 def test_conditions_of_concurrent_writers_are_kept(client: Client, clock: Clock) -> None:
     claim = writes.create_claim(client, new_claim())
     for name in ("Launched", "Registered"):
-        condition = Condition(type=name, status="True", reason=name)
-        # both start from the same claim
-        writes.set_conditions(client, resources.NODE_CLAIMS, claim, [condition], now=clock.now())
+        change = partial(launched, reason="Launched", now=clock.now(), type_=name)
+        writes.update_status(client, resources.NODE_CLAIMS, claim, change)  # both start from the same claim
     assert {c["type"] for c in raw(client, CLAIM)["status"]["conditions"]} == {"Launched", "Registered"}
 
 

@@ -250,14 +250,14 @@ def test_what_karpenters_own_definitions_require_is_always_written() -> None:
         "name": "default",
     }
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    (condition,) = to_json(with_condition([], "Ready", status=True, reason="Ready", now=now))
+    (condition,) = to_json(with_condition([], "Ready", status=True, reason="Ready", now=now, generation=1))
     assert condition == {
         "type": "Ready",
         "status": "True",
         "reason": "Ready",
         "message": "",
         "lastTransitionTime": "2026-11-21T00:00:00Z",
-        "observedGeneration": 0,
+        "observedGeneration": 1,
     }
 
 

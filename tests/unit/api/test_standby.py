@@ -35,7 +35,7 @@ def pool(text: str | None, *, deleted: bool = False) -> NodePool:
 
 
 def claim(state: str, reason: str = "Launched") -> NodeClaim:
-    conditions = with_condition([], nodeclaim.LAUNCHED, status=True, reason=reason, now=NOW)
+    conditions = with_condition([], nodeclaim.LAUNCHED, status=True, reason=reason, now=NOW, generation=1)
     return NodeClaim(
         metadata=ObjectMeta(name="c", annotations={names.STANDBY: state, "other": "kept"}),
         status=NodeClaimStatus(conditions=conditions),

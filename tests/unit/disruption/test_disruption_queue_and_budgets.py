@@ -33,7 +33,7 @@ def marked(cluster: Cluster, *replacements: str) -> None:
 
 def starting(claim: NodeClaim) -> NodeClaim:
     conditions = with_condition(
-        claim.status.conditions, nodeclaim.INITIALIZED, status=None, reason="NodeNotReady", now=NOW
+        claim.status.conditions, nodeclaim.INITIALIZED, status=None, reason="NodeNotReady", now=NOW, generation=1
     )
     return with_fields(claim, status=with_fields(claim.status, conditions=conditions))
 

@@ -152,7 +152,7 @@ def test_scale_down_removes_claims_without_a_node_first(cluster: Cluster) -> Non
     cluster.node("coming", 1)
     coming = cluster.claims[1]
     conditions = with_condition(
-        coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.state().now
+        coming.status.conditions, INITIALIZED, status=None, reason="Launching", now=cluster.state().now, generation=1
     )
     cluster.claims[1] = with_fields(coming, status=with_fields(coming.status, conditions=conditions, node_name=""))
     cluster.nodes.pop()

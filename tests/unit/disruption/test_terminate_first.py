@@ -171,7 +171,7 @@ def test_a_static_pool_never_lacks_more_than_one_node(cluster: Cluster) -> None:
     cluster.node("booting", 1, age=timedelta(minutes=1))
     booting = cluster.claims[-1]
     conditions = with_condition(
-        booting.status.conditions, INITIALIZED, status=None, reason="B", now=cluster.state().now
+        booting.status.conditions, INITIALIZED, status=None, reason="B", now=cluster.state().now, generation=1
     )
     cluster.claims[-1] = with_fields(booting, status=with_fields(booting.status, conditions=conditions))
     result = static(cluster)

@@ -74,7 +74,12 @@ def uninitialize(cluster: Cluster, name: str) -> None:
     """A node that has registered, and never became initialized."""
     i = [c.name for c in cluster.claims].index(f"claim-{name}")
     conditions = with_condition(
-        cluster.claims[i].status.conditions, nodeclaim.INITIALIZED, status=False, reason="NodeNotReady", now=NOW
+        cluster.claims[i].status.conditions,
+        nodeclaim.INITIALIZED,
+        status=False,
+        reason="NodeNotReady",
+        now=NOW,
+        generation=1,
     )
     status = with_fields(cluster.claims[i].status, conditions=conditions)
     cluster.claims[i] = with_fields(cluster.claims[i], status=status)

@@ -15,7 +15,9 @@ from shared.base.struct import with_fields
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-CONDITIONS = with_condition([], nodeclaim.INITIALIZED, status=True, reason="Initialized", now=NOW - MINUTE)
+CONDITIONS = with_condition(
+    [], nodeclaim.INITIALIZED, status=True, reason="Initialized", now=NOW - MINUTE, generation=1
+)
 IDLE = NodeClaim(metadata=ObjectMeta(name="c", uid="c"), status=NodeClaimStatus(conditions=CONDITIONS))
 REQUESTED = reboot.with_request(IDLE, "why", now=NOW)
 ISSUED = reboot.issued(REQUESTED, now=NOW + MINUTE)

@@ -10,7 +10,7 @@ from shared.api.nodepool import NodePool, NodePoolStatus
 from shared.commitments.commitment import Commitments
 
 NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
-READY = Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW)
+READY = Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW, observed_generation=3)
 READ = Commitments(fetched_at=NOW)
 DENIED = Commitments(fetched_at=NOW, problem="Savings Plans aren't read: no permission")
 

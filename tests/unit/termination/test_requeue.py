@@ -51,7 +51,9 @@ def test_the_wait_for_volumes_counts_from_the_end_of_the_drain() -> None:
     now = NOW + timedelta(days=2)
     draining = claim()
     assert requeue_after(draining, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=1)
-    conditions = with_condition([], DRAINED, status=True, reason="Drained", now=now - timedelta(minutes=5))
+    conditions = with_condition(
+        [], DRAINED, status=True, reason="Drained", now=now - timedelta(minutes=5), generation=1
+    )
     drained = with_fields(draining, status=NodeClaimStatus(conditions=conditions))
     assert requeue_after(drained, WaitReason.VOLUMES, latest=None, now=now) == timedelta(seconds=15)
     assert requeue_after(drained, WaitReason.BLOCKED, latest=None, now=now) == timedelta(minutes=15)
@@ -67,7 +69,9 @@ def test_the_requeue_time_is_never_after_the_deadline(waited: int, reason: WaitR
 
 def reconciles(reason: WaitReason, *, ends_after: float) -> list[int]:
     """The seconds at which something that ends after that many seconds is reconciled, until it has ended."""
-    terminating = with_condition([], INSTANCE_TERMINATING, status=True, reason="InstanceTerminating", now=NOW)
+    terminating = with_condition(
+        [], INSTANCE_TERMINATING, status=True, reason="InstanceTerminating", now=NOW, generation=1
+    )
     waiting = with_fields(claim(), status=NodeClaimStatus(conditions=terminating))
     seconds = [0]
     while seconds[-1] < ends_after:
