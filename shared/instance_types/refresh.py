@@ -178,10 +178,10 @@ def _estimates(catalog: InstanceTypeCatalog, region: str) -> dict[str, float]:
     return {h.name: pricing.estimated_on_demand_price(h, region=region) for h in catalog.hardware}
 
 
-def _report_implausible(what: str, names: Sequence[str], problems: list[str]) -> None:
+def _report_implausible(capacity_type: str, names: Sequence[str], problems: list[str]) -> None:
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        problems.append(f"{what} prices that can't be true are ignored: {', '.join(names[:_NAMED])}{more}")
+        problems.append(f"{capacity_type} prices that can't be true are ignored: {', '.join(names[:_NAMED])}{more}")
 
 
 def _hardware(ec2: EC2Client) -> tuple[Hardware, ...]:

@@ -27,7 +27,7 @@ from shared.launch.node_class.selector_terms import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mypy_boto3_ec2.type_defs import FilterTypeDef, ImageTypeDef
     from mypy_boto3_ssm import SSMClient
@@ -88,10 +88,7 @@ def _by_family(
         )
     values = _parameter_values(ssm, sorted({p.name for p in parameters}), field)
     images = {image["ImageId"]: image for image in _describe(ec2, field, ids=sorted(set(values.values())))}
-    in_use = {ami.id: ami.name for ami in node_class.status.amis}
-    if images:
-        kept = (id_ for id_ in values.values() if id_ in in_use.keys() - images)
-        images |= {id_: {"ImageId": id_, "Name": in_use[id_]} for id_ in kept}
+    images |= _in_use(node_class, values.values(), images) if images else {}
     published = (p for p in parameters if p.name in values and values[p.name] in images)
     selected = _resolved(((images[values[p.name]], p.arch, p.requirements) for p in published), now)
     if not selected:
@@ -100,6 +97,14 @@ def _by_family(
             f"{field} names no image: AWS publishes no {family.name} {release} for Kubernetes {version} in this Region",
         )
     return selected
+
+
+def _in_use(
+    node_class: EC2NodeClass, ids: Iterable[str], images: Mapping[str, ImageTypeDef]
+) -> dict[str, ImageTypeDef]:
+    """The AMIs of the class's status that have one of the ids and aren't among the images."""
+    names = {ami.id: ami.name for ami in node_class.status.amis if ami.id not in images}
+    return {id_: {"ImageId": id_, "Name": names[id_]} for id_ in ids if id_ in names}
 
 
 def _parameter_values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[str, str]:

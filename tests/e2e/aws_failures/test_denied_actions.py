@@ -1,6 +1,6 @@
 """Each action of each function's role is denied by itself, under load: nothing is lost, and something says so.
 
-``python -m pytest -n 0 -m long -s tests/e2e/aws_failures/test_denied_actions.py`` prints where each denial is told.
+``python -m pytest -n 0 -m long -s tests/e2e/aws_failures/test_denied_actions.py`` prints where each denial is reported.
 """
 
 from __future__ import annotations
@@ -64,17 +64,19 @@ def load(world: World) -> None:
 
 
 def says(world: World, since: datetime) -> list[str]:
-    """Where the denial is told since then: the kinds of objects, the functions' logs and errors, dead letters."""
-    told = {f"event of a {e['involvedObject']['kind']}" for e in _recent_events(world, since) if _tells(e["message"])}
+    """Where the denial is reported since then: the kinds of objects, the functions' logs and errors, dead letters."""
+    reported = {
+        f"event of a {e['involvedObject']['kind']}" for e in _recent_events(world, since) if _tells(e["message"])
+    }
     for api_version, kind in (("karpenter.sh/v1", "NodePool"), ("karpenter.sh/v1", "NodeClaim"), _NODE_CLASS):
         for obj in world.store.list(world.store.kind(api_version, kind)):
             conditions = obj.get("status", {}).get("conditions", ())
-            told |= {f"condition {c['type']} of the {kind}" for c in conditions if _tells(c.get("message", ""))}
+            reported |= {f"condition {c['type']} of the {kind}" for c in conditions if _tells(c.get("message", ""))}
     for invocation in world.aws.functions.invocations:
         if invocation.at >= since:
-            told |= {f"log of {invocation.function}"} if _tells(json.dumps(invocation.logs)) else set()
-            told |= {"alarm"} if any(metrics.UNWELL in line for line in invocation.metrics) else set()
-    return sorted(told | ({"dead letters"} if world.dead_letters() else set()))
+            reported |= {f"log of {invocation.function}"} if _tells(json.dumps(invocation.logs)) else set()
+            reported |= {"alarm"} if any(metrics.UNWELL in line for line in invocation.metrics) else set()
+    return sorted(reported | ({"dead letters"} if world.dead_letters() else set()))
 
 
 def _recent_events(world: World, since: datetime) -> Iterable[dict[str, str]]:
@@ -87,17 +89,17 @@ def _tells(text: str) -> bool:
 
 
 def try_without(world: World, caller: str, action: str) -> str:
-    """A line of the table: what is told while the action is denied; asserts that nothing was lost or doubled."""
+    """A line of the table: what is reported while the action is denied; asserts that nothing was lost or doubled."""
     began, denied = world.clock.now(), len(world.aws.enforcement.denied)
     deny(world, caller, action)
     load(world)
-    told = says(world, began) if len(world.aws.enforcement.denied) > denied else ["not called"]
+    reported = says(world, began) if len(world.aws.enforcement.denied) > denied else ["not called"]
     allow_again(world)
     world.run_for(7 * MINUTE)
     world.expect_denials()
     assert_nothing_lost_or_doubled(world, pods=4)
-    assert told, f"nothing says that {caller} may not call {action}"
-    return f"| {caller} | {action} | {', '.join(told)} |"
+    assert reported, f"nothing says that {caller} may not call {action}"
+    return f"| {caller} | {action} | {', '.join(reported)} |"
 
 
 @pytest.mark.calm_world

@@ -60,8 +60,8 @@ def test_nodes_stay_when_their_image_is_deregistered_and_the_class_says_so(world
     assert {n["metadata"]["uid"] for n in world.nodes()} == before
     assert launched(world) == 2
     assert len([c for c in world.timeline.of("call") if c.name == "ec2 CreateFleet"]) <= 2 + 3 * 22
-    told = [e["message"] for e in events(world, kind="Pod") + events(world, kind="NodeClaim")]
-    assert any(image in text for text in told)
+    reported = [e["message"] for e in events(world, kind="Pod") + events(world, kind="NodeClaim")]
+    assert any(image in text for text in reported)
 
 
 def test_an_image_of_another_architecture_launches_nothing_and_the_pod_says_why(world: World) -> None:
