@@ -30,7 +30,8 @@ class Crash(BaseException):
 class Fault(Struct, kw_only=True):
     """An error response, a crash or lost connection before or after the call is served, a delay (seconds), or several.
 
-    ``code`` is the error code of AWS, or the reason of the Kubernetes API.
+    ``code`` is the error code of AWS, or the reason of the Kubernetes API. ``retry_after`` is the header of its error
+    (seconds). ``listed`` is the share of a list's objects that the Kubernetes API answers with, if that isn't all.
     """
 
     code: str = ""
@@ -39,6 +40,8 @@ class Fault(Struct, kw_only=True):
     crash: Literal["", "before", "after"] = ""
     disconnect: Literal["", "before", "after"] = ""
     delay: float = 0.0
+    retry_after: int = 0
+    listed: float = 1.0
 
 
 class InjectionPoint(Struct, kw_only=True):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shared.api import labels as names
+from shared.api import nodeclaim
 from shared.api.kubernetes import Node
+from shared.api.nodeclaim import NodeClaim
 from shared.api.storage import PersistentVolumeClaim, VolumeAttachment
 from shared.cluster import node_class_groups, resources, writes
 from shared.cluster.errors import NotFoundError
@@ -15,7 +18,6 @@ from shared.termination import garbage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shared.api.nodeclaim import NodeClaim
     from shared.cloud_provider import CloudProvider, Instance
     from shared.cluster.client import Client
     from shared.cluster.node_class_groups import NodeClaimList
@@ -43,9 +45,21 @@ class ClusterCache:
         return next((n for n in self.nodes() if n.spec.provider_id == claim.status.provider_id), None)
 
     def nodeclaim_of(self, node: Node) -> NodeClaim | None:
-        """The NodeClaim with the node's providerID."""
+        """The NodeClaim with the node's providerID; the one that the node names is read, not looked for in the list."""
         provider_id = node.spec.provider_id
+        if named := self.nodeclaim_with(nodeclaim.name_on(node), provider_id):
+            return named
         return next((c for c in self.nodeclaims() if provider_id and c.status.provider_id == provider_id), None)
+
+    def nodeclaim_with(self, name: str, provider_id: str) -> NodeClaim | None:
+        """The NodeClaim of that name if its instance is this one, not from the cache: a list may lack it."""
+        if not name or not provider_id:
+            return None
+        with contextlib.suppress(NotFoundError):
+            claim = writes.read(self._client, resources.NODE_CLAIMS, name, NodeClaim)
+            if claim.status.provider_id == provider_id and not node_class_groups.is_foreign(claim):
+                return claim
+        return None
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node; those of other provisioners as unmanaged ones."""
@@ -69,6 +83,11 @@ class ClusterCache:
         undecoded = {invalid.ref.name for invalid in claims.own.invalid}
         own = [i for i in self.instances() if i.provider_id not in claims.foreign_provider_ids]
         return garbage.without_undecoded_nodeclaims(own, undecoded)
+
+    def has_nodeclaim(self, instance: str) -> bool:
+        """Whether the NodeClaim in the instance's tag exists and names it, although the list lacks it."""
+        described = next(i for i in self.instances() if i.id == instance)
+        return self.nodeclaim_with(described.tags.get(names.NODECLAIM_TAG, ""), described.provider_id) is not None
 
     def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
         """The node's VolumeAttachments."""

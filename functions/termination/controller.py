@@ -133,7 +133,7 @@ class TerminationController:
             self._cache.nodes(),
             now=self._now(),
         )
-        confirmed = [i for i in without_nodeclaim if i in candidates]
+        confirmed = [i for i in without_nodeclaim if i in candidates and not self._cache.has_nodeclaim(i)]
         if confirmed:
             self._logger.warning("Terminating instances without a NodeClaim", extra={"instances": confirmed})
             refused = self._cloud_provider.delete(confirmed).refused

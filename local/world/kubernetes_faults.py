@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import msgspec
 from kubernetes.client.rest import RESTClientObject
 
 from local.aws import backends, invocation_timeout
@@ -21,6 +22,7 @@ from local.faults import Crash, Fault, InjectionPoint
 from local.kubernetes.apiserver.api import error_response
 from local.kubernetes.apiserver.http import Response
 from local.kubernetes.errors import ApiError
+from shared.base.struct import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,14 +89,26 @@ class ServerFaults:
             self._serve(request)
         if fault.disconnect:
             return Response(drop=True)
+        if fault.listed < 1:
+            return self._cut(request, fault.listed)
         if not fault.code:
             return None
-        return error_response(ApiError(fault.status, fault.code, fault.message))
+        details = {"retryAfterSeconds": fault.retry_after} if fault.retry_after else None
+        return error_response(ApiError(fault.status, fault.code, fault.message, details))
 
-    def _serve(self, request: Request) -> None:
-        """Carry out the request, so that only its response is lost."""
+    def _serve(self, request: Request) -> Response:
+        """Carry out the request, also where its response is lost."""
         self._state.serving = True
         try:
-            self._respond(request)
+            return self._respond(request)
         finally:
             self._state.serving = False
+
+    def _cut(self, request: Request, share: float) -> Response:
+        """The response with that share of a list's objects; a list of one name is read by its key, and is whole."""
+        response = self._serve(request)
+        if request.verb != "list" or request.query.get("fieldSelector", "").startswith("metadata.name="):
+            return response
+        listed = msgspec.json.decode(response.body, type=dict[str, Any])
+        items = listed["items"][: int(share * len(listed["items"]))]
+        return with_fields(response, body=msgspec.json.encode({**listed, "items": items}))

@@ -39,10 +39,17 @@ class DaemonSetSpec(ApiStruct):
     template: DaemonSetPodTemplate = DaemonSetPodTemplate()
 
 
+class DaemonSetStatus(ApiStruct):
+    """What its controller says of a DaemonSet."""
+
+    current_number_scheduled: int = 0
+
+
 class DaemonSet(ApiStruct):
     """A DaemonSet: its pods use resources on every node that they run on."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
     kind: str = "DaemonSet"
     api_version: str = "apps/v1"

@@ -95,6 +95,8 @@ RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for 
 
 # --- tenon.sh ---
 OWN_PREFIX = "tenon.sh/"
+NODECLAIM = "tenon.sh/nodeclaim"
+"""Annotation on a node: the name of its NodeClaim."""
 LAUNCH_GROUP = "tenon.sh/launch-group"
 """Annotation on a NodeClaim, tag on an instance: claims launched by one CreateFleet call share its value."""
 RESTORED = "tenon.sh/restored"

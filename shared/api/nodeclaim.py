@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from shared.api import admission_rules
+from shared.api import labels as names
 from shared.api.duration import DurationError, parse_duration
 from shared.api.kubernetes import NodeSelectorRequirement, Taint
-from shared.api.labels import PLANNED_PRICE
 from shared.api.meta import (
     DURATION,
     DURATION_OR_NEVER,
@@ -30,6 +30,8 @@ from shared.api.nodepool import MAX_REQUIREMENTS, NodeClassRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from shared.api.kubernetes import Node
 
 API_VERSION = "karpenter.sh/v1"
 KIND = "NodeClaim"
@@ -151,6 +153,15 @@ def rebooting_nodes(claims: Iterable[NodeClaim]) -> frozenset[str]:
     return frozenset(c.status.node_name for c in claims if is_rebooting(c) and c.status.node_name)
 
 
+def name_on(node: Node) -> str:
+    """The name of the node's NodeClaim, as it stands on the node since its registration; "" if it doesn't.
+
+    Karpenter's nodes have an owner reference instead of the annotation.
+    """
+    owner = next((o.name for o in node.metadata.owner_references if o.kind == KIND), "")
+    return node.metadata.annotations.get(names.NODECLAIM, owner)
+
+
 def expiration_time(claim: NodeClaim) -> datetime | None:
     """When the claim is older than its expireAfter; None: never, or that is no duration."""
     try:
@@ -174,7 +185,7 @@ def forced_expiration_time(claim: NodeClaim) -> datetime | None:
 def planned_price(claim: NodeClaim) -> float:
     """USD per hour of the cheapest offering that it was planned with; 0 if its annotation doesn't say."""
     try:
-        price = float(claim.metadata.annotations.get(PLANNED_PRICE, ""))
+        price = float(claim.metadata.annotations.get(names.PLANNED_PRICE, ""))
     except ValueError:  # anyone who may write NodeClaims may change it
         return 0.0
     return price if math.isfinite(price) and price > 0 else 0.0

@@ -50,13 +50,15 @@ class _GroupOnly(WireStruct):
     spec: _ClaimSpec = _ClaimSpec()
 
 
-def list_node_claims(client: Client) -> NodeClaimList:
-    """Every NodeClaim, by whose it is.
+def list_node_claims(client: Client, *, fields: str = "") -> NodeClaimList:
+    """Every NodeClaim, by whose it is; those that the field selector selects, if there is one.
 
     Raises:
         NotFoundError: the cluster doesn't have the kind.
     """
-    listed = listing.list_objects(client, resources.NODE_CLAIMS, NodeClaim, ignore_invalid=_is_foreign_json)
+    listed = listing.list_objects(
+        client, resources.NODE_CLAIMS, NodeClaim, fields=fields, ignore_invalid=_is_foreign_json
+    )
     own = tuple(c for c in listed.objects if not is_foreign(c))
     if len(own) == len(listed.objects):
         return NodeClaimList(listed)

@@ -17,13 +17,17 @@ order determines which races are possible: **pods, then NodeClaims, then nodes, 
 
 All lists are consistent reads (no ``resourceVersion=0``), never from a cache that lags. In a warm process the pods of a
 large cluster are updated by a watch (``pod_cache`` says how reliable that is).
+
+A list may still lack objects: a disturbed API server answers with too few, or none. What other objects name and a list
+lacks is therefore asked for by name, as a list of one, which kube-apiserver reads by its key and not as a range
+(``ListPredicate`` in apiserver/pkg/registry/generic/registry/store.go). If it exists, the lists are no snapshot.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared.api import decode, nodeclass, nodepool
+from shared.api import decode, nodeclaim, nodeclass, nodepool
 from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
 from shared.api.cluster_limits import least_of
@@ -41,8 +45,10 @@ from shared.api.storage import (
     VolumeAttachment,
 )
 from shared.base import runtime
+from shared.base.runtime import in_threads
+from shared.base.struct import with_fields
 from shared.cluster import capacity_buffers, listing, node_class_groups, resources
-from shared.cluster.errors import NotFoundError
+from shared.cluster.errors import NotFoundError, UnavailableError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
 from shared.cluster.pod_cache import PodCache
@@ -53,11 +59,19 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from shared.api.decode import Outcome
+    from shared.api.kubernetes import Pod
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
     from shared.api.quantity import Resources
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
+
+_MAX_UNLISTED = 100
+"""How many objects of a kind are asked for by name: if a list is incomplete, one of them is there."""
+_MAX_NODES_OF_PODS = 5
+"""As many nodes that only pods name: pods outlive a deleted node for a minute."""
+
+_INCOMPLETE = "IncompleteList"
 
 T = TypeVar("T")
 P = TypeVar("P", bound=NodePool | EC2NodeClass)
@@ -82,7 +96,10 @@ class SnapshotReader:
         pods = self.pods.read()
         claims = self.node_claims()
         invalid.extend(claims.own.invalid)
-        nodes = node_class_groups.unmanaged(list_all(resources.NODES, Node), claims.foreign_provider_ids)
+        listed_nodes = list_if_kind_exists(self.client, resources.NODES, Node)
+        invalid.extend(listed_nodes.invalid)
+        nodes = node_class_groups.unmanaged(listed_nodes.objects, claims.foreign_provider_ids)
+        self._require_complete(pods, claims.own, with_fields(listed_nodes, objects=nodes))
         if leaving is not None:
             pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
         invalid.extend(pods.invalid)
@@ -96,6 +113,8 @@ class SnapshotReader:
         buffers, invalid_buffers = self._capacity_buffers()
         invalid.extend(invalid_buffers)
         csi_nodes = list_all(resources.CSI_NODES, CSINode)
+        daemon_sets = list_all(resources.DAEMON_SETS, DaemonSet)
+        _require_pods(pods.objects, daemon_sets)
         return Snapshot(
             taken_at=now,
             pods=pods.objects,
@@ -104,7 +123,7 @@ class SnapshotReader:
             node_pools=node_pools,
             node_classes=node_classes,
             node_overlays=overlays,
-            daemon_sets=list_all(resources.DAEMON_SETS, DaemonSet),
+            daemon_sets=daemon_sets,
             limit_ranges=list_all(resources.LIMIT_RANGES, LimitRange),
             namespaces=list_all(resources.NAMESPACES, Namespace),
             persistent_volumes=list_all(resources.PERSISTENT_VOLUMES, PersistentVolume),
@@ -121,6 +140,35 @@ class SnapshotReader:
             cluster_limits=cluster_limits(raw_pools),
         )
 
+    def _require_complete(self, pods: ObjectList[Pod], claims: ObjectList[NodeClaim], nodes: ObjectList[Node]) -> None:
+        """Ask for the nodes and NodeClaims that others name and these lists lack.
+
+        Raises:
+            UnavailableError: one of them exists.
+        """
+        live = [c for c in claims.objects if c.metadata.deletion_timestamp is None]
+        of_claims = _unlisted({c.status.node_name: c.status.provider_id for c in live}, nodes)
+        of_pods = _unlisted(dict.fromkeys((p.spec.node_name for p in pods.objects), ""), nodes)
+        own = [n for n in nodes.objects if names.NODEPOOL in n.metadata.labels]
+        of_nodes = _unlisted({nodeclaim.name_on(n): n.spec.provider_id for n in own}, claims)
+        unlisted = [
+            *((resources.NODES, *named) for named in [*of_pods.items()][:_MAX_NODES_OF_PODS]),
+            *((resources.NODES, *named) for named in [*of_claims.items()][:_MAX_UNLISTED]),
+            *((resources.NODE_CLAIMS, *named) for named in [*of_nodes.items()][:_MAX_UNLISTED]),
+        ]
+        if existing := next(filter(None, in_threads(self._existing, unlisted)), ""):
+            raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks {existing}, which exists")
+
+    def _existing(self, named: tuple[Resource, str, str]) -> str:
+        """The object's kind and name if it exists, as (resource, name, providerID); "" if not. Any providerID: ""."""
+        resource, name, provider_id = named
+        fields = f"metadata.name={name}"
+        if resource is resources.NODES:
+            ids = [n.spec.provider_id for n in listing.list_objects(self.client, resource, Node, fields=fields).objects]
+        else:
+            ids = [c.status.provider_id for c in self.node_claims(fields=fields).own.objects]
+        return f"{resource.kind} {name}" if ids and provider_id in {"", *ids} else ""
+
     def _capacity_buffers(self) -> tuple[tuple[BufferObjects, ...], tuple[InvalidObject, ...]]:
         """The CapacityBuffers, and the invalid ones; none if the cluster doesn't have the kind."""
         listed = listing.list_served(self.client, resources.CAPACITY_BUFFER_VERSIONS, CapacityBuffer)
@@ -129,12 +177,25 @@ class SnapshotReader:
         buffers, invalid = capacity_buffers.with_references(self.client, listed.objects)
         return buffers, (*listed.invalid, *invalid)
 
-    def node_claims(self) -> NodeClaimList:
-        """The NodeClaims now; none if the cluster doesn't have the kind."""
+    def node_claims(self, *, fields: str = "") -> NodeClaimList:
+        """The NodeClaims now, or those that the field selector selects; none if the cluster doesn't have the kind."""
         try:
-            return node_class_groups.list_node_claims(self.client)
+            return node_class_groups.list_node_claims(self.client, fields=fields)
         except NotFoundError:
             return NodeClaimList(ObjectList())
+
+
+def _unlisted(named: Mapping[str, str], listed: ObjectList[Any]) -> dict[str, str]:
+    """Those of the names, each with a providerID, that the list doesn't have."""
+    known = {obj.metadata.name for obj in listed.objects} | {invalid.ref.name for invalid in listed.invalid} | {""}
+    return {name: provider_id for name, provider_id in named.items() if name not in known}
+
+
+def _require_pods(pods: Iterable[Pod], daemon_sets: Iterable[DaemonSet]) -> None:
+    """Raises UnavailableError where no pod has a node, but the controller of a DaemonSet has counted some."""
+    counted = next((d.metadata.name for d in daemon_sets if d.status.current_number_scheduled), "")
+    if counted and not any(p.spec.node_name for p in pods):
+        raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks the pods of DaemonSet {counted}")
 
 
 def _drivers_differ(csi_nodes: Iterable[CSINode]) -> bool:

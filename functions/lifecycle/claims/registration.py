@@ -40,7 +40,7 @@ def registered_node(node: Node, claim: NodeClaim) -> Node:
         metadata = with_fields(
             metadata,
             labels={**metadata.labels, **claim.metadata.labels, names.REGISTERED: "true"},
-            annotations={**metadata.annotations, **annotations},
+            annotations={**metadata.annotations, **annotations, names.NODECLAIM: claim.name},
         )
     if names.TERMINATION_FINALIZER not in metadata.finalizers and metadata.deletion_timestamp is None:
         metadata = with_fields(metadata, finalizers=[*metadata.finalizers, names.TERMINATION_FINALIZER])

@@ -59,7 +59,10 @@ def test_the_annotation_with_planned_pods_is_not_copied_to_the_node() -> None:
     planned = with_fields(
         planned, metadata=with_fields(planned.metadata, annotations={"x": "y", names.PLANNED_PODS: "a/b,a/c"})
     )
-    assert reconciled_node(joined(), planned).metadata.annotations == {"x": "y"}
+    assert reconciled_node(joined(), planned).metadata.annotations == {
+        "x": "y",
+        names.NODECLAIM: planned.name,
+    }
 
 
 def test_registration_is_idempotent() -> None:
