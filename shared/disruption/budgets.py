@@ -3,7 +3,8 @@
 A budget allows a count or a percentage of the pool's nodes (rounded up), always or while its schedule's window is open,
 for some reasons or for all. The lowest limit of the budgets that apply holds. Nodes that are being deleted, queued for
 disruption, rebooting or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool
-with a budget that can't be parsed allows no disruptions; it launches nodes as before. A NodePool may have windows
+with a budget that can't be parsed allows no disruptions; it launches nodes as before. None but node repair is allowed
+any while most of the cluster's nodes are not Ready (:func:`unready_blocker`). A NodePool may have windows
 (:mod:`shared.disruption.disruption_windows`) and waves of drift (:mod:`shared.disruption.drift_waves`), too.
 Rules: Karpenter's disruption budgets (reference: docs/facts/karpenter.md, section 5).
 """
@@ -26,19 +27,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from shared.api.kubernetes import Node
     from shared.api.nodepool import Budget, NodePool
     from shared.disruption.drift_waves import Limit
     from shared.snapshot import Snapshot
 
 _PERCENT = 100
+_UNREADY_PERCENT = 55
+_FEW_NODES = 2
 
 
 def allowed_disruptions(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> int:
     """How many more of the pool's nodes may be disrupted voluntarily now for that reason; 0 or more.
 
-    It is 0 outside the pool's windows, while the pool is paused, and as long as a budget has problems.
+    It is 0 outside the pool's windows, while the pool is paused or most nodes of the cluster are not Ready, and as long
+    as a budget has problems.
     """
-    if window_blocker(pool, reason=reason, now=now):
+    if window_blocker(pool, reason=reason, now=now) or unready_blocker(snapshot, reason):
         return 0
     allowed = allowed_by_budgets(pool, snapshot, reason=reason, now=now)
     wave = _wave_limit(pool, snapshot, reason, now)
@@ -81,6 +86,32 @@ def window_blocker(pool: NodePool, *, reason: str, now: datetime) -> str:
 
     held = closed(text, reason, now)
     return held.message(pool.name, reason) if held is not None else ""
+
+
+def unready_blocker(snapshot: Snapshot, reason: str) -> str:
+    """That most nodes of the cluster are not Ready, so that the cause is not the nodes; empty when they are.
+
+    Node repair has a limit of its own, which NodePools may set (:mod:`shared.disruption.repair_limit`).
+
+    The rule is kube-controller-manager's for a zone that it calls disrupted: more than two nodes, and at least 55 %
+    (``ComputeZoneState``, ``--unhealthy-zone-threshold``). Nodes that are joining or going don't count.
+    """
+    if reason == UNHEALTHY:
+        return ""
+    ready = [is_true(n.status.conditions, "Ready") for n in snapshot.nodes if _is_established(n)]
+    unready = ready.count(False)
+    if unready <= _FEW_NODES or unready * _PERCENT < _UNREADY_PERCENT * len(ready):
+        return ""
+    return f"nothing is disrupted while {unready} of the cluster's {len(ready)} nodes are not Ready"
+
+
+def _is_established(node: Node) -> bool:
+    """Whether the node has joined, and neither leaves nor reboots."""
+    is_going = node.metadata.deletion_timestamp is not None or any(
+        t.key in {names.DISRUPTED_TAINT, names.REBOOTING_TAINT} for t in node.spec.taints
+    )
+    labels = node.metadata.labels
+    return not is_going and (names.NODEPOOL not in labels or labels.get(names.INITIALIZED) == "true")
 
 
 def budget_problems(pool: NodePool) -> tuple[str, ...]:
@@ -181,6 +212,8 @@ def hold(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> s
         return f"NodePool {pool.name} allows no disruption until its budgets are mended: {'; '.join(problems)}"
     if window := window_blocker(pool, reason=reason, now=now):
         return window
+    if unready := unready_blocker(snapshot, reason):
+        return unready
     wave = _wave_limit(pool, snapshot, reason, now)
     if wave is None or wave.allowed > allowed_by_budgets(pool, snapshot, reason=reason, now=now):
         return ""

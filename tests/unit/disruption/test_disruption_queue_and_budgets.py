@@ -7,7 +7,7 @@ import pytest
 
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.meta import with_condition
+from shared.api.meta import Condition, with_condition
 from shared.api.nodepool import Budget
 from shared.api.validation.nodepool import validate_node_pool
 from shared.base.struct import with_fields
@@ -114,6 +114,24 @@ def test_an_invalid_budget_allows_nothing(cluster: Cluster, budget: Budget) -> N
     cluster.node("n", 1)
     cluster.disruption(budgets=[budget])
     assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason="Underutilized", now=NOW) == 0
+
+
+@pytest.mark.parametrize(("unready", "total", "holds"), [(2, 2, False), (3, 5, True), (3, 6, False), (6, 10, True)])
+def test_nothing_is_disrupted_while_most_nodes_are_not_ready(
+    cluster: Cluster, unready: int, total: int, *, holds: bool
+) -> None:
+    for number in range(total):
+        cluster.node(f"n{number}", 1)
+    for number in range(unready):
+        status = with_fields(cluster.nodes[number].status, conditions=[Condition(type="Ready", status="Unknown")])
+        cluster.nodes[number] = with_fields(cluster.nodes[number], status=status)
+    cluster.disruption(budgets=[Budget(nodes="100%")])
+    for reason in ("Underutilized", "Empty", "Drifted"):
+        message = budgets.hold(cluster.pool, cluster.snapshot, reason=reason, now=NOW)
+        assert bool(message) == holds
+        if holds:
+            assert message == f"nothing is disrupted while {unready} of the cluster's {total} nodes are not Ready"
+            assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason=reason, now=NOW) == 0
 
 
 @pytest.mark.parametrize(("reason", "allowed"), [("Unhealthy", 0), ("Underutilized", 1), ("Empty", 1), ("Drifted", 1)])
