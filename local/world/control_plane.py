@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from local.faults import Faults
     from local.kubernetes.apiserver.http import Request, Response
     from local.kubernetes.registry.admission_webhooks import Call
+    from local.kubernetes.registry.object_storage import Backup
     from shared.cluster.client import Client
 
 
@@ -135,6 +136,11 @@ class EmbeddedControlPlane:
     def call_webhooks(self, call: Call) -> None:
         """Call admission webhooks from now on, by ``call``."""
         self.store.webhooks.call = call
+
+    def restore(self, backup: Backup) -> None:
+        """Restore etcd from a backup: API servers restart, so watches end, and versions are the backup's again."""
+        self._server.api.stop_watches()
+        self.store.restore(backup)
 
     def state_version(self, version: str) -> None:
         """The minor version ("1.37") that the API server states from now on."""

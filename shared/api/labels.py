@@ -95,6 +95,8 @@ RESERVATION_LABELS = tuple(f"karpenter.k8s.aws/capacity-reservation-{name}" for 
 
 # --- tenon.sh ---
 OWN_PREFIX = "tenon.sh/"
+NODEPOOL_GENERATION = "tenon.sh/nodepool-generation"
+"""Annotation on a NodeClaim: the generation of its NodePool when it was made."""
 NODECLAIM = "tenon.sh/nodeclaim"
 """Annotation on a node: the name of its NodeClaim."""
 LAUNCH_GROUP = "tenon.sh/launch-group"

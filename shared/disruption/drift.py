@@ -87,6 +87,13 @@ def _template_drift(claim: NodeClaim, pool: NodePool) -> str:
 
 
 def _requirement_drift(candidate: Candidate) -> str:
+    """The label that the NodePool doesn't allow; none where the NodePool is as it was when the NodeClaim was made.
+
+    Something else has changed that node then, such as an admission webhook, which would change its replacement too.
+    """
+    generation = candidate.pool.metadata.generation
+    if generation and candidate.claim.metadata.annotations.get(names.NODEPOOL_GENERATION) == str(generation):
+        return ""
     labels = {**candidate.node.metadata.labels, **candidate.claim.metadata.labels}
     try:
         requirements = parse(candidate.pool.spec.template.spec.requirements)

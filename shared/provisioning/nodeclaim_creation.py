@@ -220,6 +220,7 @@ def _annotations(planned: PlannedNodeClaim, pool: NodePool, node_class: NodeClas
         **{key: value for key, value in pool.spec.template.metadata.annotations.items() if key != names.STANDBY},
         names.NODEPOOL_HASH: hash_node_pool(pool),
         names.NODEPOOL_HASH_VERSION: node_pool_hash_version(pool),
+        names.NODEPOOL_GENERATION: str(pool.metadata.generation),
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: launch_group,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
 
 _NODECLAIM_ONLY_ANNOTATIONS = frozenset(
-    {names.TERMINATION_TIMESTAMP, names.PLANNED_PODS, names.PLANNED_AT, names.STANDBY}
+    {names.TERMINATION_TIMESTAMP, names.PLANNED_PODS, names.PLANNED_AT, names.STANDBY, names.NODEPOOL_GENERATION}
 )
 """Annotations that are not copied to the node: every watcher of nodes would receive the names of its pods."""
 

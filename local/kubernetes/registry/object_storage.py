@@ -6,7 +6,7 @@ Every change goes through one method, which gives it a version, records it, inde
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from local.kubernetes import errors, kinds, selectors
 from local.kubernetes.objects import Change, Key, Obj
@@ -30,6 +30,13 @@ FIRST_VERSION = 1000
 """The first version; above any version that tests use as too old."""
 
 
+class Backup(NamedTuple):
+    """The objects of a storage at a version, each with its kind."""
+
+    version: int
+    objects: list[tuple[Kind, Obj]]
+
+
 class ObjectStorage:
     """The objects of a cluster. Methods can be called from any thread; hold ``lock`` to make several calls atomic."""
 
@@ -40,6 +47,8 @@ class ObjectStorage:
         self.lock = threading.RLock()
         self.update_lock: AbstractContextManager[object] = self.lock
         """Held while an object is read, changed and written."""
+        self.mutate: Callable[[Kind, Obj], Obj] = lambda _kind, obj: obj
+        """What mutating admission makes of each object that is created or changed."""
         self.now = now
         self.version = self.first_version
         self._history = history
@@ -148,6 +157,42 @@ class ObjectStorage:
             for cache in self._caches.values():
                 cache.drop_history()
 
+    def backup(self) -> Backup:
+        """Every object as it is now, as ``etcdctl snapshot save`` keeps it."""
+        with self.lock:
+            kinds_of = {kind.resource: kind for kind in self._kinds.values()}
+            objects = [(kinds_of[r], obj) for r, cache in self._caches.items() if r in kinds_of for obj in cache.all()]
+            return Backup(version=self.version, objects=objects)
+
+    def restore(self, backup: Backup) -> None:
+        """Go back to the backup's objects and version. Subscribers get the differences, as controllers that restart.
+
+        Watches must have been stopped; the history is gone.
+        """
+        with self.lock:
+            before = {_location(kind, obj): (kind, obj) for kind, obj in self.backup().objects}
+            after = {_location(kind, obj): (kind, obj) for kind, obj in backup.objects}
+            changes = [
+                Change("DELETED", obj, backup.version, kind, obj)
+                for at, (kind, obj) in before.items()
+                if at not in after
+            ]
+            for at, (kind, obj) in after.items():
+                old = before[at][1] if at in before else None
+                if obj is not old:
+                    changes.append(Change("MODIFIED" if old else "ADDED", obj, backup.version, kind, old))
+            self.version = backup.version
+            for change in changes:
+                self._cache(change.kind).record(_location(change.kind, change.object)[1], change)
+                self._index_owners(change.kind.resource, _location(change.kind, change.object)[1], change)
+            for cache in self._caches.values():
+                cache.version = backup.version
+                cache.drop_history()
+            for change in changes:
+                for callback in tuple(self._subscribers):
+                    callback(change)
+                self._after_change(change)
+
     def dependents(self, uid: str) -> _Located:
         """The objects that name this uid as an owner."""
         with self.lock:
@@ -212,6 +257,8 @@ class ObjectStorage:
 
     def _write(self, kind: Kind, type_: Literal["ADDED", "MODIFIED", "DELETED"], new: Obj, old: Obj | None) -> Obj:
         self.version += 1
+        if type_ != "DELETED":
+            new = self.mutate(kind, new)
         stored = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self.version)}}
         change = Change(type_, stored, self.version, kind, old)
         key = (stored["metadata"].get("namespace", ""), stored["metadata"]["name"])
@@ -251,6 +298,11 @@ class ObjectStorage:
                 del self._dependents[uid]
         for uid in after - before:
             self._dependents.setdefault(uid, set()).add((resource, key))
+
+
+def _location(kind: Kind, obj: Obj) -> tuple[str, Key]:
+    metadata = obj["metadata"]
+    return kind.resource, (metadata.get("namespace", ""), metadata["name"])
 
 
 def _owner_uids(obj: Obj | None) -> frozenset[str]:

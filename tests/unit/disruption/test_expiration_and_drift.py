@@ -127,6 +127,19 @@ def test_a_node_that_the_requirements_no_longer_allow_has_drifted(cluster: Clust
     assert names.CAPACITY_TYPE in drift.disruption_message(cluster.state(), candidate)
 
 
+@pytest.mark.parametrize(("made_from", "drifted"), [("6", True), ("7", False)])
+def test_a_node_that_was_made_from_the_pool_as_it_is_now_would_be_replaced_by_one_like_it(
+    cluster: Cluster, made_from: str, *, drifted: bool
+) -> None:
+    cluster.node("n", 1)
+    (claim,) = cluster.claims
+    annotations = {names.NODEPOOL_GENERATION: made_from}
+    cluster.claims[0] = with_fields(claim, metadata=with_fields(claim.metadata, annotations=annotations))
+    changed(cluster, requirements=[NodeSelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=["spot"])])
+    cluster.pool = with_fields(cluster.pool, metadata=with_fields(cluster.pool.metadata, generation=7))
+    assert bool(drift.find_candidates(cluster.state())) == drifted
+
+
 def test_images_subnets_and_security_groups_that_are_no_longer_selected_are_drift(cluster: Cluster) -> None:
     cluster.node("n", 1)
     (claim,) = cluster.claims
