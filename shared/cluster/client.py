@@ -39,8 +39,9 @@ READ_SECONDS = 15.0
 """For each request, of which a list has one a page; below the timeout of every function."""
 ATTEMPTS = 5
 PAGE_SIZE = 500
-_EVICTION_DENIED = frozenset({429, 500})
-"""The statuses with which the eviction API denies an eviction."""
+_GATEWAY_TIMEOUT = 504
+_EVICTION_DENIED = frozenset({429, 500, _GATEWAY_TIMEOUT})
+"""The statuses with which the eviction API denies an eviction, or an admission webhook lets it wait for too long."""
 _INITIAL_BACKOFF = 0.1
 _MAX_BACKOFF = 5.0
 _WATCH_SECONDS = 300
@@ -183,8 +184,9 @@ class Client:
                 retried here.
             NotFoundError: the pod is gone.
             ConflictError: another pod has the name now.
-            ApiError: this pod can't be evicted: two budgets cover it (500), or an admission webhook denies it.
-                Not retried here either. The ``status`` of an :class:`UnavailableError` is 0 if no server answered.
+            ApiError: this pod can't be evicted: two budgets cover it (500), or an admission webhook denies it or
+                doesn't answer in time (504). Not retried here either. The ``status`` of an
+                :class:`UnavailableError` is 0 if no server answered.
         """
         options: dict[str, Any] = {}
         if uid:
@@ -278,7 +280,8 @@ class Client:
     ) -> bytes | urllib3.BaseHTTPResponse:
         """Send, and retry where a repeat is safe: always for requests that were throttled or never sent.
 
-        Errors with a status in ``never_retry`` are raised at once.
+        Errors with a status in ``never_retry`` are raised at once, and those after which the server asks for a longer
+        wait than an invocation should take.
         """
         may_repeat = method in _IDEMPOTENT if idempotent is None else idempotent
         attempt = 0
@@ -288,11 +291,11 @@ class Client:
                 return self._send(method, path, body, query, content_type, read_seconds, stream=stream)
             except (errors.TooManyRequestsError, errors.UnavailableError) as error:
                 retryable = _is_retryable(error, may_repeat=may_repeat, never_retry=never_retry)
-                if not retryable or attempt >= self._attempts:
-                    raise
                 retry_after = error.retry_after or 0.0
+                if not retryable or attempt >= self._attempts or retry_after > _MAX_BACKOFF:
+                    raise
             backoff = min(_INITIAL_BACKOFF * 2**attempt, _MAX_BACKOFF) * self._jitter()
-            (self._sleep or runtime.sleep)(max(min(retry_after, _MAX_BACKOFF), backoff))
+            (self._sleep or runtime.sleep)(max(retry_after, backoff))
 
     def _send(
         self,
@@ -321,6 +324,9 @@ class Client:
             data: bytes = response.read()
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise _NeverSentError(0, type(error).__name__, f"the cluster's API can't be reached: {error}") from error
+        except urllib3.exceptions.ReadTimeoutError as error:
+            message = f"{method} {path} was not answered within {read_seconds:g} s"
+            raise errors.UnavailableError(_GATEWAY_TIMEOUT, "ReadTimeout", message) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise errors.UnavailableError(0, type(error).__name__, f"{method} {path} broke off: {error}") from error
         except ApiException as error:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
     from shared.cluster.events import Recorder
 
-_MULTIPLE_BUDGETS_STATUS = 500
-"""HTTP status of the eviction API for a pod with more than one PodDisruptionBudget. Unavailability has another."""
+_OF_THE_POD = frozenset({500, 504})
+"""HTTP statuses of the eviction API for a pod with more than one PodDisruptionBudget, or for which an admission webhook
+doesn't answer in time. Unavailability has others."""
 
 
 _BUDGET_NAME = re.compile(r"\bdisruption budget (\S+)")
@@ -59,7 +60,8 @@ class Evictor(Struct, kw_only=True):
     def evict(self, pod: Pod, *, why: str, grace_seconds: int | None = None) -> str:
         """Evict the pod for the reason ``why``; why it can't be evicted now, or "" when it is evicted or gone.
 
-        An error about the pod (a budget, two budgets, its namespace, a webhook) blocks that pod only.
+        An error about the pod (a budget, two budgets, its namespace, a webhook that denies it or doesn't answer) blocks
+        that pod only.
 
         Raises:
             UnauthorizedError, UnavailableError: the error is not about the pod.
@@ -73,7 +75,7 @@ class Evictor(Struct, kw_only=True):
         except UnauthorizedError:
             raise
         except ApiError as error:
-            if isinstance(error, UnavailableError) and error.status != _MULTIPLE_BUDGETS_STATUS:
+            if isinstance(error, UnavailableError) and error.status not in _OF_THE_POD:
                 raise
             passes = isinstance(error, TooManyRequestsError) or error.by_budget or error.by_namespace
             return f"pod {pod.key} can't be evicted{' now' if passes else ''}: {_why_denied(error)}"

@@ -86,6 +86,22 @@ def test_retry_after_is_honoured(server: Server, client: Client, clock: Clock) -
     assert clock.slept == [2.0]
 
 
+def test_a_longer_wait_than_an_invocation_should_take_is_left_to_the_next_one(
+    server: Server, client: Client, clock: Clock
+) -> None:
+    faults = Faults(server, *[status(429, **{"Retry-After": "30"})] * 9)
+    with pytest.raises(TooManyRequestsError):
+        client.get(DEFAULT)
+    assert (len(faults.requests), clock.slept) == (1, [])
+
+
+def test_an_eviction_that_waits_for_too_long_is_not_repeated(server: Server, client: Client) -> None:
+    faults = Faults(server, *[status(504, "Timeout")] * 9)
+    with pytest.raises(UnavailableError):
+        client.evict("default", "a")
+    assert len(faults.requests) == 1
+
+
 def test_a_create_is_not_retried_when_it_may_have_succeeded(server: Server, client: Client) -> None:
     faults = Faults(server, DROP, method="POST", after=True)
     with pytest.raises(UnavailableError):
