@@ -1,8 +1,9 @@
 """One thread per kind: list, then watch from the list's resourceVersion, for as long as the relay runs.
 
 A watch that ends is resumed from the last resourceVersion (bookmarks keep it fresh). After an expired one everything is
-listed again and compared. When the cluster doesn't have the kind or the API server doesn't answer, the watcher tries
-again with backoff while the others continue.
+listed again and compared; so it is after one that the server hasn't reached (etcd was restored from a backup). When the
+cluster doesn't have the kind or the API server doesn't answer, the watcher tries again with backoff while the others
+continue.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class Watcher(threading.Thread):
                 failures += 1
                 self._back_off(failures)
             except ApiError as error:
+                if error.is_ahead:
+                    self._version = ""
                 _log.warning("watching %s failed; trying again: %s", self._resource.plural, error)
                 failures += 1
                 self._back_off(failures)

@@ -22,6 +22,7 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 _DISRUPTION_BUDGET = "DisruptionBudget"
 _NAMESPACE_TERMINATING = "NamespaceTerminating"
+_TOO_LARGE = "ResourceVersionTooLarge"
 
 
 class Cause(WireStruct):
@@ -56,6 +57,11 @@ class ApiError(RuntimeError):
     def by_budget(self) -> bool:
         """Whether a PodDisruptionBudget denies the eviction: with 429, or from 1.37 on with 403 where it is behind."""
         return any(cause.reason == _DISRUPTION_BUDGET for cause in self.causes)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the request names a resourceVersion that the server hasn't reached."""
+        return any(cause.reason == _TOO_LARGE for cause in self.causes)
 
     @property
     def by_namespace(self) -> bool:

@@ -54,7 +54,7 @@ MAX_SILENCES = 20
 
 
 class _WatchLagsError(Exception):
-    """The watch doesn't reach the state of the list; never leaves this module."""
+    """The watch doesn't reach the state of the list, or is ahead of it; never leaves this module."""
 
 
 class _Metadata(WireStruct, rename="camel"):
@@ -161,6 +161,8 @@ class PodCache:
     def _update_by_watch(self) -> None:
         unbound = listing.list_objects(self._client, PODS, Pod, fields=UNBOUND)
         target = {pod.key: pod.metadata.resource_version for pod in unbound.objects}
+        if _is_at_least(self._version, unbound.version) and self._version != unbound.version:
+            raise _WatchLagsError  # etcd was restored from a backup: a watch would be silent until its old version
         watch = self._client.watch(PODS.path(), resource_version=self._version, fields=UNFINISHED)
         stream = _Stream(watch)
         try:
