@@ -14,6 +14,7 @@ from functions.lifecycle.garbage import garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
     free_addresses,
+    karpenter_lease,
     launch_times,
     nodeclass_status,
     nodepool_status,
@@ -143,6 +144,10 @@ def with_rebooting_nodes(state: ReconcileState) -> bool:
 
 
 # --- what a step does ---
+
+
+def _pause_for_karpenter(context: ReconcileContext, _state: ReconcileState) -> None:
+    karpenter_lease.pause_while_held(context)
 
 
 def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
@@ -289,6 +294,8 @@ def _measure(context: ReconcileContext, state: ReconcileState) -> None:
 
 
 STEPS: tuple[Step, ...] = (
+    # What follows leaves alone what a pause says.
+    Step(name="Karpenter's lease", run=_pause_for_karpenter, when=comparing_with_ec2),
     Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always),
     # A node that is back is initialized in the next reconcile, which its hints bring within seconds.
     Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",)),

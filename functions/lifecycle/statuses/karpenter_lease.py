@@ -1,0 +1,59 @@
+"""Pauses the cluster while Karpenter runs in it: two that decide launch twice, and disrupt each other's nodes.
+
+Karpenter's replicas elect a leader by a Lease, which its holder renews every two seconds. While somebody does, the
+cluster is paused for three minutes at a time, as by ``tenon pause``: it says so wherever a pause is shown, and ends by
+itself once Karpenter has stopped. A pause that somebody else has set stays as it is.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.api.pause import pause_annotations, read_pause
+from shared.cluster import cluster_pause
+from shared.cluster.errors import NotFoundError
+from shared.cluster.lease import NAMESPACE, LeaseObject, is_recent
+from shared.cluster.resources import LEASES
+
+if TYPE_CHECKING:
+    from functions.lifecycle.context import ReconcileContext
+
+LEASE = "karpenter-leader-election"
+PAUSED_BY = "Tenon"
+_RENEWED_WITHIN = timedelta(minutes=1)
+_PAUSED_FOR = timedelta(minutes=3)
+
+
+def pause_while_held(context: ReconcileContext) -> None:
+    """Pause the cluster if Karpenter's Lease is being renewed, unless somebody else has paused it."""
+    holder = _holder(context)
+    if not holder:
+        return
+    cluster, now = context.settings.cluster_name, context.now
+    pause = read_pause(cluster_pause.lease_annotations(context.client, cluster=cluster), now=now)
+    if pause is not None and pause.by != PAUSED_BY:
+        return
+    annotations = pause_annotations(
+        since=pause.since if pause is not None and pause.since is not None else now,
+        until=now + _PAUSED_FOR,
+        by=PAUSED_BY,
+        reason=f"Karpenter runs in the cluster: {holder} holds Lease {NAMESPACE}/{LEASE}",
+    )
+    cluster_pause.write_annotations(context.client, annotations, cluster=cluster)
+    context.logger.warning("Paused, because Karpenter runs in the cluster", extra={"holder": holder})
+
+
+def _holder(context: ReconcileContext) -> str:
+    """Who holds Karpenter's Lease; "" if nobody has renewed it within a minute."""
+    try:
+        raw = context.client.get(LEASES.path(LEASE, namespace=NAMESPACE))
+    except NotFoundError:
+        return ""
+    spec = msgspec.json.decode(raw, type=LeaseObject).spec
+    renewed = spec.renew_time
+    if renewed is None or not is_recent(renewed, now=context.now, within=_RENEWED_WITHIN):
+        return ""
+    return spec.holder_identity or ""

@@ -1,0 +1,43 @@
+"""Karpenter still runs in the cluster: Tenon pauses itself, says why, and begins once Karpenter has stopped."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from local.kubernetes import kinds
+from shared.cluster.lease import micro_time
+from tests.e2e.interruptions.environment import deployment, fill, small_nodes
+from tests.e2e.world_state import events
+
+if TYPE_CHECKING:
+    from local.world import World
+
+MINUTE = timedelta(minutes=1)
+LEASE, NAMESPACE = "karpenter-leader-election", "kube-system"
+
+
+def karpenter_runs(world: World, minutes: int) -> None:
+    """Let its leader renew the Lease for that long; every 20 seconds are enough."""
+    for _ in range(3 * minutes):
+        spec = {"holderIdentity": "karpenter-5f6c_1", "renewTime": micro_time(world.clock.now())}
+        if world.store.find(kinds.LEASES, LEASE, namespace=NAMESPACE) is None:
+            world.store.create(kinds.LEASES, {"metadata": {"name": LEASE}, "spec": spec}, namespace=NAMESPACE)
+        else:
+            world.store.patch(kinds.LEASES, LEASE, {"spec": spec}, namespace=NAMESPACE)
+        world.run_for(timedelta(seconds=20))
+
+
+def test_nothing_is_launched_or_removed_until_it_stops(world: World) -> None:
+    small_nodes(world)
+    world.apply([deployment("web", 4)])
+    fill(world, 4)
+    karpenter_runs(world, 2)
+    instances = {i.id for i in world.instances()}
+    world.scale("default", "web", 8)
+    karpenter_runs(world, 10)
+    assert {i.id for i in world.instances()} == instances
+    assert not any(c["metadata"].get("deletionTimestamp") for c in world.claims())
+    assert any("Karpenter runs in the cluster: karpenter-5f6c_1" in e["message"] for e in events(world))
+    world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=8 * MINUTE)
+    assert world.failures() == []
