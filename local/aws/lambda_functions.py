@@ -87,6 +87,8 @@ class LambdaFunctions:
         self._functions = {function.name: function for function in functions.values()}
         self._region = region
         self._now = now
+        self.skew = timedelta()
+        """How far the functions' clock is ahead."""
         self._sleep = sleep
         self._faults = faults
         self._concurrency = concurrency
@@ -361,7 +363,7 @@ class LambdaFunctions:
         context = LambdaContext(function, request_id=request_id, remaining=lambda: timeout.remaining)
         own = runtime.Runtime(
             environ=function.environ,
-            now=self._now,
+            now=lambda: self._now() + self.skew,
             sleep=timeout.wait,
             wait=functools.partial(long.wait, timeout) if long is not None else _wait_alone,
             threads=self._clock.threads if self._clock else ThreadPoolExecutor,

@@ -1,0 +1,38 @@
+"""The clock of the functions, or of the API server, is five minutes off."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from local.world import Options, World, sample_objects
+from tests.e2e.cluster_incidents.test_bounded_buying import pool
+from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE
+from tests.e2e.world_state import running
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("minutes", [5, -5])
+@pytest.mark.parametrize("whose", ["functions", "API server"])
+def test_pods_get_nodes_which_expire_once_and_go_when_they_are_empty(whose: str, minutes: int) -> None:
+    with World(cluster="demo", options=Options(context={"relay": "pod"})) as world:
+        skew = timedelta(minutes=minutes)
+        if whose == "functions":
+            world.aws.functions.skew = skew
+        else:
+            world.store.now = lambda: world.clock.now() + skew
+        pool(world, budgets="1", expireAfter="30m")
+        world.apply(sample_objects.deployment("web", 3, {"cpu": "1"}, affinity=ONE_A_NODE))
+        world.run_until(lambda: len(running(world, "web")) == 3, limit=3 * MINUTE)
+        world.run_for(15 * MINUTE)
+        assert len(world.aws.instances.all) == 3
+        world.scale("default", "web", 1)
+        world.run_for(8 * MINUTE)
+        assert len(running(world, "web")) == len(world.instances()) == len(world.claims()) == 1
+        world.run_for(20 * MINUTE)
+        assert len(running(world, "web")) == 1
+        assert len(world.aws.instances.all) == 4
+        assert world.failures() == []
+        assert world.dead_letters() == []
