@@ -146,15 +146,10 @@ class SnapshotReader:
         Raises:
             UnavailableError: one of them exists.
         """
-        live = [c for c in claims.objects if c.metadata.deletion_timestamp is None]
-        of_claims = _unlisted({c.status.node_name: c.status.provider_id for c in live}, nodes)
-        of_pods = _unlisted(dict.fromkeys((p.spec.node_name for p in pods.objects), ""), nodes)
-        own = [n for n in nodes.objects if names.NODEPOOL in n.metadata.labels]
-        of_nodes = _unlisted({nodeclaim.name_on(n): n.spec.provider_id for n in own}, claims)
         unlisted = [
-            *((resources.NODES, *named) for named in [*of_pods.items()][:_MAX_NODES_OF_PODS]),
-            *((resources.NODES, *named) for named in [*of_claims.items()][:_MAX_UNLISTED]),
-            *((resources.NODE_CLAIMS, *named) for named in [*of_nodes.items()][:_MAX_UNLISTED]),
+            *_first(resources.NODES, _unlisted(_nodes_of_pods(pods), nodes), _MAX_NODES_OF_PODS),
+            *_first(resources.NODES, _unlisted(_nodes_of_claims(claims), nodes), _MAX_UNLISTED),
+            *_first(resources.NODE_CLAIMS, _unlisted(_claims_of_nodes(nodes), claims), _MAX_UNLISTED),
         ]
         if existing := next(filter(None, in_threads(self._existing, unlisted)), ""):
             raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks {existing}, which exists")
@@ -183,6 +178,27 @@ class SnapshotReader:
             return node_class_groups.list_node_claims(self.client, fields=fields)
         except NotFoundError:
             return NodeClaimList(ObjectList())
+
+
+def _nodes_of_pods(pods: ObjectList[Pod]) -> dict[str, str]:
+    """The nodes that the pods name, each with any providerID ("")."""
+    return dict.fromkeys((p.spec.node_name for p in pods.objects), "")
+
+
+def _nodes_of_claims(claims: ObjectList[NodeClaim]) -> dict[str, str]:
+    """The nodes of the NodeClaims that are not being deleted, each with its providerID."""
+    live = (c for c in claims.objects if c.metadata.deletion_timestamp is None)
+    return {c.status.node_name: c.status.provider_id for c in live}
+
+
+def _claims_of_nodes(nodes: ObjectList[Node]) -> dict[str, str]:
+    """The NodeClaims that the nodes name, each with its providerID."""
+    own = (n for n in nodes.objects if names.NODEPOOL in n.metadata.labels)
+    return {nodeclaim.name_on(n): n.spec.provider_id for n in own}
+
+
+def _first(resource: Resource, named: Mapping[str, str], most: int) -> list[tuple[Resource, str, str]]:
+    return [(resource, *of_name) for of_name in [*named.items()][:most]]
 
 
 def _unlisted(named: Mapping[str, str], listed: ObjectList[Any]) -> dict[str, str]:
