@@ -18,7 +18,7 @@ from shared.api import labels as names
 from shared.api import taints
 from shared.api.kubernetes import Node
 from shared.base import hints, queues
-from shared.base.runtime import in_threads
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
@@ -97,7 +97,7 @@ class Drainer(Struct, kw_only=True):
                 return False
             return True
 
-        succeeded = in_threads(try_drain, drains)
+        succeeded = in_threads(try_drain, drains, threads=KUBERNETES_THREADS)
         self._send_to_termination(
             [d.claim.name for d, ok in zip(drains, succeeded, strict=True) if ok and not d.awaits_decision]
         )
@@ -123,7 +123,7 @@ class Drainer(Struct, kw_only=True):
             return True
 
         items = sorted(delayed_pods_by_claim.items())
-        succeeded = in_threads(try_start, items)
+        succeeded = in_threads(try_start, items, threads=KUBERNETES_THREADS)
         self._send_to_termination([name for (name, _), ok in zip(items, succeeded, strict=True) if ok])
 
     def mark_offerings_unavailable(self, claims: Iterable[NodeClaim], *, reason: str) -> None:
@@ -192,7 +192,7 @@ class Drainer(Struct, kw_only=True):
         self.client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
     def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> bool:
-        """Send the NodeClaims to the termination queue, a few in each message: one message's are drained in turn.
+        """Send the NodeClaims to the termination queue, a few in each message, for several invocations.
 
         False if the queue can't be reached.
         """

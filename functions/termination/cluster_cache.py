@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.api import labels as names
@@ -26,12 +27,13 @@ T = TypeVar("T")
 
 
 class ClusterCache:
-    """Lists that are read at their first use."""
+    """Lists that are read at their first use. Thread-safe."""
 
     def __init__(self, client: Client, cloud_provider: CloudProvider) -> None:
         self._client = client
         self._cloud_provider = cloud_provider
         self._lists: dict[str, Any] = {}
+        self._lock = RLock()
 
     def node_of(self, claim: NodeClaim) -> Node | None:
         """The NodeClaim's node, not from the cache if its name is known."""
@@ -114,7 +116,8 @@ class ClusterCache:
         return self._read_once("nodeclaims", lambda: node_class_groups.list_node_claims(self._client))
 
     def _read_once(self, key: str, read: Callable[[], T]) -> T:
-        if key not in self._lists:
-            self._lists[key] = read()
-        cached: T = self._lists[key]
-        return cached
+        with self._lock:
+            if key not in self._lists:
+                self._lists[key] = read()
+            cached: T = self._lists[key]
+            return cached

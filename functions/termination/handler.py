@@ -9,8 +9,12 @@ from aws_lambda_powertools import Logger
 
 from functions.termination.controller import TerminationController
 from functions.termination.settings import TerminationSettings
+from shared.api.kubernetes import Node, Pod
+from shared.api.nodeclaim import NodeClaim
 from shared.base import aws, hints, queues, runtime
+from shared.base.runtime import in_threads
 from shared.base.settings import read
+from shared.cluster import listing
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.invocations import attempt, entry_point
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
 logger = Logger(service="termination")
+_DRAINS_AT_ONCE = 4
+"""The drains of one message that are reconciled at once; each evicts its pods in threads of its own."""
+listing.prepare(Node, NodeClaim, Pod)
 
 
 @entry_point(logger, respond=queues.respond)
@@ -72,10 +79,11 @@ def _reconcile(controller: TerminationController, hint: hints.Hint) -> bool:
     if hint.detail_type == hints.INSTANCES_ORPHANED:
         controller.terminate_instances_without_nodeclaim(hint.keys)
         return True
+    if hint.detail_type == hints.ROOM_NEEDED:
+        full = [key for key in hint.keys if not controller.make_room(key)]
+        return not full
     reconcile = {
         hints.NODES_DELETING: controller.reconcile_node,
         hints.DRAINS_UNBLOCKED: controller.reconcile_unblocked,
-        hints.ROOM_NEEDED: controller.make_room,
     }.get(hint.detail_type, controller.reconcile_nodeclaim)
-    unfinished = [key for key in hint.keys if not reconcile(key)]
-    return not unfinished
+    return all(in_threads(reconcile, hint.keys, threads=_DRAINS_AT_ONCE))

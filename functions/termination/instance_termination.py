@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from functions.termination.finalizer import finalize_nodeclaim
 from shared.api import nodeclaim
 from shared.api.meta import condition, with_condition
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
@@ -79,19 +80,24 @@ class InstanceTermination:
             living, refused = list(outcome.known), outcome.refused
             states |= dict.fromkeys(living, _SHUTTING_DOWN)
             self._logger.info("Terminated instances", extra={"instances": living, "nodeclaims": sorted(instance_ids)})
-        for name, (claim, node) in self._drained.items():
-            if instance_ids[name] in refused:
-                self._report_refused(claim, instance_ids[name], refused[instance_ids[name]])
-                self._requeue_sender.requeue(claim, WaitReason.BLOCKED)
-                continue
-            if states.get(instance_ids[name], _TERMINATED) == _TERMINATED:
-                if not finalize_nodeclaim(self._client, claim, node):
-                    self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
-                continue
-            if instance_ids[name] in living:
+
+        def write(drained: tuple[NodeClaim, Node | None]) -> None:
+            claim, node = drained
+            id_ = instance_ids[claim.name]
+            if id_ in living and id_ not in refused:
                 self._write_instance_terminating(claim, status=True, reason="InstanceTerminating")
-            self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
+            self._finish(claim, node, is_gone=states.get(id_, _TERMINATED) == _TERMINATED, refused=refused.get(id_, ""))
+
+        in_threads(write, self._drained.values(), threads=KUBERNETES_THREADS)
         self._drained.clear()
+
+    def _finish(self, claim: NodeClaim, node: Node | None, *, is_gone: bool, refused: str) -> None:
+        """Finalize the NodeClaim if its instance ``is_gone``, or requeue it; ``refused`` is why EC2 keeps it."""
+        if refused:
+            self._report_refused(claim, instance_id(claim.status.provider_id), refused)
+            self._requeue_sender.requeue(claim, WaitReason.BLOCKED)
+        elif not is_gone or not finalize_nodeclaim(self._client, claim, node):
+            self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
 
     def _states(self, instance_ids: list[str]) -> dict[str, str]:
         """The states of the instances that EC2 knows."""

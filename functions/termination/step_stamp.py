@@ -53,7 +53,7 @@ def write(client: Client, claim: NodeClaim, *, now: datetime) -> NodeClaim:
         "annotations": {STEP_UNTIL: (now + STEP_TIMEOUT).isoformat()},
     }
     stored = client.patch(path(claim), {"metadata": metadata})
-    annotations = msgspec.json.decode(stored, type=_MetadataOnly).metadata.annotations
+    annotations = _stored_decoder.decode(stored).metadata.annotations
     return with_fields(claim, metadata=with_fields(claim.metadata, annotations=annotations))
 
 
@@ -87,3 +87,7 @@ def _stamp(annotations: Mapping[str, str]) -> datetime | None:
 
 class _MetadataOnly(WireStruct):
     metadata: ObjectMeta = ObjectMeta()
+
+
+# Made before any thread needs it: a type that two threads use for the first time at once crashes msgspec.
+_stored_decoder = msgspec.json.Decoder(_MetadataOnly)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 THREADS = 8
-SEQUENTIAL_LIMIT = 4
+KUBERNETES_THREADS = 16
+"""For writes to the Kubernetes API, which mostly wait for etcd; EC2 would throttle as many calls."""
+SEQUENTIAL_LIMIT = 2
 """Up to this many items are worked on in the caller's thread: starting threads would cost more than it saves.
 
 That holds for requests of milliseconds; callers whose requests take seconds pass a lower limit."""
@@ -113,7 +115,13 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def in_threads(function: Callable[[T], R], items: Iterable[T], *, sequential_limit: int = SEQUENTIAL_LIMIT) -> list[R]:
+def in_threads(
+    function: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    sequential_limit: int = SEQUENTIAL_LIMIT,
+    threads: int = THREADS,
+) -> list[R]:
     """The results of ``function`` for all items, in their order: requests to Kubernetes and AWS are mostly waiting.
 
     An exception is raised when all earlier calls have finished.
@@ -121,5 +129,5 @@ def in_threads(function: Callable[[T], R], items: Iterable[T], *, sequential_lim
     remaining = list(items)
     if len(remaining) <= sequential_limit:
         return [function(item) for item in remaining]
-    with current().threads(min(THREADS, len(remaining))) as pool:
+    with current().threads(min(threads, len(remaining))) as pool:
         return [f.result() for f in [pool.submit(contextvars.copy_context().run, function, item) for item in remaining]]

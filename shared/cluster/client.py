@@ -342,6 +342,7 @@ def _transport(configuration: Configuration) -> RESTClientObject:
 
     These lack extensions that Python 3.13 demands (VERIFY_X509_STRICT), and a cluster keeps its authority for good.
     """
+    configuration.connection_pool_maxsize = runtime.KUBERNETES_THREADS
     transport = RESTClientObject(configuration)
     pools = transport.pool_manager.connection_pool_kw
     if pools["ca_certs"] or pools["ca_cert_data"]:

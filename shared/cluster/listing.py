@@ -74,6 +74,16 @@ def _page_decoder(kind: type[T]) -> msgspec.json.Decoder[Page[T]]:
     return _decoder(Page[kind])  # type: ignore[valid-type]  # a class of this call
 
 
+def prepare(*kinds: type[Any]) -> None:
+    """Make the decoders of these kinds and of their lists, before threads need them.
+
+    A type that two threads use for the first time at once crashes msgspec.
+    """
+    for kind in kinds:
+        _decoder(kind)
+        _page_decoder(kind)
+
+
 def list_objects(
     client: Client,
     resource: Resource,

@@ -15,7 +15,7 @@ from shared.api.meta import EventReason, is_true, to_json, with_condition
 from shared.api.nodeclaim import with_ready
 from shared.api.quantity import format_resources
 from shared.api.standby import awaits_start
-from shared.base.runtime import in_threads
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, LaunchRequest, instance_id
 from shared.cluster import listing, resources, writes
@@ -88,7 +88,7 @@ class Launcher(Struct, kw_only=True):
             return ()
         by_name = {r.claim.name: r.claim for r in requests}
         results = self.cloud_provider.create(requests, now=now, recorded=self._recorded_instances)
-        in_threads(lambda r: self._record(by_name[r.claim_name], r, now), results)
+        in_threads(lambda r: self._record(by_name[r.claim_name], r, now), results, threads=KUBERNETES_THREADS)
         return results
 
     def _recorded_instances(self) -> dict[str, str]:
@@ -255,4 +255,4 @@ def add_planned_pods(client: Client, decision: Decision, snapshot: Snapshot) -> 
 
     closed = planned_pods.closed_windows(snapshot)
     claims = (c for c in snapshot.node_claims if planned_pods.is_nominated_in_status(c) and c.name not in closed)
-    in_threads(write, claims)
+    in_threads(write, claims, threads=KUBERNETES_THREADS)

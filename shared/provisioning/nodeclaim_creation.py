@@ -22,7 +22,7 @@ from shared.api.nodeclass import EC2NodeClass
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
-from shared.base.runtime import in_threads
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.scheduling.nominations import planned_pods
@@ -97,7 +97,7 @@ def create_node_claims(
         )
         return stored
 
-    return tuple(in_threads(create, zip(planned, claims, strict=True)))
+    return tuple(in_threads(create, zip(planned, claims, strict=True), threads=KUBERNETES_THREADS))
 
 
 def batch_launches(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.termination.delayed_eviction import DelayedPods
 
 _DRAINS_PER_MESSAGE = 5
-"""The drains of one message are reconciled one after another, so there are few in each."""
+"""The messages of a batch are reconciled one after another, a few drains of each at once."""
 
 
 def changed_delays(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, DelayedPods]:
