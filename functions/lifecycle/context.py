@@ -77,6 +77,10 @@ class ReconcileScope(Struct, kw_only=True):
     compare_with_ec2: bool
 
 
+HINT = ReconcileScope(resolve_node_classes=False, compare_with_ec2=False)
+"""The scope of a reconcile for a node that joins."""
+
+
 class Report(MutableStruct, kw_only=True):
     """What a reconcile changed, for metrics."""
 

@@ -54,7 +54,7 @@ class ReconcileState(Struct, kw_only=True):
     visible: Snapshot
     node_classes: Mapping[str, EC2NodeClass]
     liveness_failures: Mapping[str, LivenessFailure] = {}
-    """By NodePool: the last NodeClaim that was given up in this reconcile."""
+    """By NodePool: the last NodeClaim that was given up in this invocation."""
     boot_failures: Mapping[tuple[str, str], BootFailure] = {}
     """By NodePool and node class: the machine that died at boot, or never joined."""
     pauses: Mapping[str, tuple[EventReason, str]] | None = None
@@ -76,12 +76,16 @@ class ReconcileState(Struct, kw_only=True):
 
 
 class Step(Struct, kw_only=True):
-    """A step of the reconcile. ``after`` are the names of steps whose results or writes it needs."""
+    """A step of the reconcile. ``after`` are the names of steps whose results or writes it needs.
+
+    ``exclusive``: it needs the lease, so that no two invocations run it at once.
+    """
 
     name: str
     run: Callable[[ReconcileContext, ReconcileState], ReconcileState | None]
     when: Callable[[ReconcileState], bool]
     after: tuple[str, ...] = ()
+    exclusive: bool = False
 
 
 # --- when a step runs ---
@@ -153,7 +157,11 @@ def _pause_for_karpenter(context: ReconcileContext, _state: ReconcileState) -> N
 def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
     initialized_before = context.report.initialized
     failures = nodeclaim_lifecycle.reconcile_nodeclaims(context, state.snapshot, nominate=state.nominate)
-    return with_fields(state, liveness_failures=failures, is_outdated=context.report.initialized > initialized_before)
+    return with_fields(
+        state,
+        liveness_failures={**state.liveness_failures, **failures},
+        is_outdated=context.report.initialized > initialized_before,
+    )
 
 
 def _advance_reboots(context: ReconcileContext, state: ReconcileState) -> None:
@@ -296,9 +304,9 @@ def _measure(context: ReconcileContext, state: ReconcileState) -> None:
 STEPS: tuple[Step, ...] = (
     # What follows leaves alone what a pause says.
     Step(name="Karpenter's lease", run=_pause_for_karpenter, when=comparing_with_ec2),
-    Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always),
+    Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always, exclusive=True),
     # A node that is back is initialized in the next reconcile, which its hints bring within seconds.
-    Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",)),
+    Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",), exclusive=True),
     Step(name="invalid objects", run=_write_invalid, when=always),
     Step(name="boot failures", run=_read_boot_failures, when=resolving_node_classes, after=("NodeClaims",)),
     Step(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.meta import ApiStruct, ObjectMeta, namespaced_ref
+from shared.base.struct import Struct
 from shared.cluster.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from shared.cluster.events import recorder
 from shared.cluster.resources import LEASES
@@ -156,6 +157,13 @@ class Lease:
             _log.warning("releasing the lease failed; it expires by itself: %s", error)
 
 
+class ExclusiveRun(Struct, kw_only=True):
+    """What :func:`run_exclusively` did. ``request_left``: another function asked for a repetition that didn't run."""
+
+    ran: bool
+    request_left: bool = False
+
+
 @contextlib.contextmanager
 def hold(
     client: Client,
@@ -189,8 +197,8 @@ def run_exclusively(
     now: Callable[[], datetime],
     duration: timedelta,
     run_time: timedelta,
-) -> bool:
-    """Run ``action`` under the lease ``tenon-<cluster>-<purpose>``, or have its holder run it again; whether it ran.
+) -> ExclusiveRun:
+    """Run ``action`` under the lease ``tenon-<cluster>-<purpose>``, or have its holder run it again.
 
     ``action`` runs again while others asked for it, until ``run_time`` has passed. No request is lost: whoever releases
     the lease reads it once more, and whoever asks for a repetition of a lease that was released acquires it. If the
@@ -201,7 +209,7 @@ def run_exclusively(
     """
     name = f"{lease_name(cluster)}-{purpose}"
     end = now() + run_time
-    ran = False
+    result = ExclusiveRun(ran=False)
     for _ in range(_MAX_RUNS):
         try:
             lease = _acquire(client, holder=holder, now=now, duration=duration, name=name, namespace=NAMESPACE)
@@ -212,15 +220,15 @@ def run_exclusively(
         except ApiError as error:
             _log.warning("the lease can't be acquired, running without it: %s", error)
             action()
-            return True
+            return ExclusiveRun(ran=True)
         try:
             action()
         finally:
             requested = _release(client, LEASES.path(name, namespace=NAMESPACE), holder)
-        ran = True
-        if requested in {None, lease.repeat_requested} or now() >= end:
+        result = ExclusiveRun(ran=True, request_left=requested not in {None, lease.repeat_requested})
+        if not result.request_left or now() >= end:
             break
-    return ran
+    return result
 
 
 def _request_repeat(client: Client, name: str, *, holder: str, now: Callable[[], datetime]) -> bool:

@@ -15,7 +15,13 @@ from msgspec import field
 from functions.lifecycle.claims.eviction_release import EvictionRelease, write_delayed_pods
 from functions.lifecycle.claims.initialization import initialized_node, initialized_nodeclaim, late_initialization
 from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_failure, standalone_expiration
-from functions.lifecycle.claims.nomination import PodNominations, nominate_pods, released_node, waits_for_devices
+from functions.lifecycle.claims.nomination import (
+    PodNominations,
+    nominate_pods,
+    opened_together,
+    released_node,
+    waits_for_devices,
+)
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
 from functions.lifecycle.disrupted_zones import list_instances
@@ -25,7 +31,7 @@ from shared.api.meta import EventReason, is_true
 from shared.api.nodeclaim import is_rebooting
 from shared.api.standby import standby_state, was_standby
 from shared.base import hints
-from shared.base.runtime import THREADS, in_threads
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
@@ -36,7 +42,7 @@ from shared.standby.held_nodes import without_standbys
 from shared.termination import garbage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from functions.lifecycle.claims.liveness import LivenessFailure
@@ -52,8 +58,9 @@ _EVENTS = {
     nodeclaim.INITIALIZED: EventReason("Initialized"),
 }
 """The conditions that a NodeClaim gets with its node, each with its event."""
-_BATCH_SIZE = 2 * THREADS
-"""Nodes that are registered before their NodeClaims are written, and the evictions that wait for them released."""
+_BATCH_SIZE = KUBERNETES_THREADS
+"""Nodes that are registered before their NodeClaims are written, and the evictions that wait for them released; pods
+that are nominated at once for nodes that are opened together."""
 
 
 def reconcile_nodeclaims(
@@ -61,7 +68,8 @@ def reconcile_nodeclaims(
 ) -> Mapping[str, LivenessFailure]:
     """Register, initialize or delete each NodeClaim; by NodePool name, the last liveness failure, if there was one.
 
-    Without ``nominate``, nodes that wait for the nomination of their pods are left closed.
+    Without ``nominate``, NodeClaims with a node are left to the holder of the lease, which reconciles once more: two
+    that write the same nodes at once conflict with one another.
     """
     nodes = {n.spec.provider_id: n for n in snapshot.nodes if n.spec.provider_id}
     unrecorded = _unrecorded_instances(context, snapshot)
@@ -85,9 +93,11 @@ def reconcile_nodeclaims(
         failure = _reconcile_without_node(context, snapshot, claim, unrecorded)
         if failure is not None:
             failures[claim.metadata.labels.get(names.NODEPOOL, "")] = failure
+    if not nominate:
+        return failures
     _reconcile_standbys(context, standbys)
     with_node = _with_devices(context, with_node)
-    nominations = _nominations(context, without_standbys(snapshot), with_node) if nominate else PodNominations()
+    nominations = _nominations(context, without_standbys(snapshot), with_node)
     _register_all(context, with_node, release, nominations)
     context.attempt("delayed evictions", release.release_rest)
     _clear_nominations(context, nominations.cleared)
@@ -223,16 +233,16 @@ def _register_all(
     written: list[tuple[NodeClaim, Node]] = []
 
     def finish() -> None:
-        in_threads(partial(_write_nodeclaim, context), written)
+        in_threads(partial(_write_nodeclaim, context), written, threads=KUBERNETES_THREADS)
         for claim, _ in written:
             context.attempt(claim.ref, partial(release.release_for, claim.name))
         written.clear()
 
-    for group in _opened_together(changed, nominations):
+    for group in opened_together(changed, nominations, _BATCH_SIZE):
         names_in_group = [node.metadata.name for _, node in group]
         pods = {name: unwritten.pop(name) for name in names_in_group if name in unwritten}
         _nominate(context, pods)
-        nodes = in_threads(partial(_write_node, context, released), group)
+        nodes = in_threads(partial(_write_node, context, released), group, threads=KUBERNETES_THREADS)
         written += [pair for pair in nodes if pair is not None]
         # Again at once, before other pods take the room of those that lost their nomination meanwhile.
         _write_nominations(context, {name: pods[name] for name in pods if name in released})
@@ -277,29 +287,6 @@ def _report_late(context: ReconcileContext, claim: NodeClaim, node: Node) -> Non
         context.recorder.record(claim.ref, "Warning", "NotInitialized", why)
 
 
-def _opened_together(
-    pairs: Iterable[tuple[NodeClaim, Node]], nominations: PodNominations
-) -> Iterator[list[tuple[NodeClaim, Node]]]:
-    """The pairs in groups that are written one after the other: nominations first, then the nodes.
-
-    A nomination is lost if kube-scheduler tries the pod before the node is open, which it does with each change of
-    any node's taints. Therefore few pods are nominated before their node is opened: those of one node, or of nodes
-    whose pods have rules about each other.
-    """
-    group_of = {name: group for group in nominations.linked for name in group}
-    groups: dict[frozenset[str], list[tuple[NodeClaim, Node]]] = {}
-    not_nominated: list[tuple[NodeClaim, Node]] = []
-    for pair in pairs:
-        name = pair[1].metadata.name
-        if name in nominations.by_node:
-            groups.setdefault(group_of.get(name, frozenset([name])), []).append(pair)
-        else:
-            not_nominated.append(pair)
-    yield from groups.values()
-    for start in range(0, len(not_nominated), _BATCH_SIZE):
-        yield not_nominated[start : start + _BATCH_SIZE]
-
-
 def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
     """Nominate pods for nodes (by name), and say so."""
     _write_nominations(context, by_node)
@@ -314,7 +301,8 @@ def _write_nominations(context: ReconcileContext, by_node: Mapping[str, Sequence
         pod, node = pod_and_node
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
 
-    in_threads(write, [(pod, node) for node, pods in by_node.items() for pod in pods])
+    pairs = [(pod, node) for node, pods in by_node.items() for pod in pods]
+    in_threads(write, pairs, threads=KUBERNETES_THREADS)
 
 
 def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
@@ -323,7 +311,7 @@ def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
     def clear(pod: Pod) -> None:
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, None))
 
-    in_threads(clear, pods)
+    in_threads(clear, pods, threads=KUBERNETES_THREADS)
     for pod in pods:
         context.logger.info("Cleared a nomination", extra={"pod": pod.key, "node": pod.status.nominated_node_name})
 
@@ -357,14 +345,17 @@ def _write_nodeclaim(context: ReconcileContext, pair: tuple[NodeClaim, Node]) ->
 
 
 def _register(context: ReconcileContext, claim: NodeClaim, node: Node) -> None:
-    after = writes.update_status(
-        context.client,
-        resources.NODE_CLAIMS,
-        claim,
-        lambda c: reconciled_nodeclaim(c, node, now=context.now),
-    )
+    """Write the conditions, and an event for each that this write made true, not another invocation's."""
+    before = claim
+
+    def reconciled(current: NodeClaim) -> NodeClaim:
+        nonlocal before
+        before = current
+        return reconciled_nodeclaim(current, node, now=context.now)
+
+    after = writes.update_status(context.client, resources.NODE_CLAIMS, claim, reconciled)
     for type_, reason in _EVENTS.items():
-        if not is_true(after.status.conditions, type_) or is_true(claim.status.conditions, type_):
+        if not is_true(after.status.conditions, type_) or is_true(before.status.conditions, type_):
             continue
         context.logger.info(
             "NodeClaim condition became true",

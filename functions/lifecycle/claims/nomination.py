@@ -29,7 +29,7 @@ from shared.base.struct import Struct, with_fields
 from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from shared.api.kubernetes import Node, Pod
@@ -47,7 +47,8 @@ class PodNominations(Struct, kw_only=True):
     """The writes to make: nominations by node, nominations to clear, and nodes (by name) to remove the taint from.
 
     ``waiting`` are nodes that could take pods, but wait for others planned for such pods. ``linked`` are groups of
-    nodes that have to take pods together, because their pods have rules about each other.
+    nodes that have to take pods together, because their pods have rules about each other; ``interchangeable`` groups of
+    nodes that may do so, because their pods are alike.
     """
 
     by_node: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class PodNominations(Struct, kw_only=True):
     released: frozenset[str] = frozenset()
     waiting: frozenset[str] = frozenset()
     linked: Sequence[frozenset[str]] = ()
+    interchangeable: Sequence[frozenset[str]] = ()
 
 
 def released_node(node: Node) -> Node:
@@ -86,7 +88,40 @@ def nominate_pods(snapshot: Snapshot, with_node: Iterable[tuple[NodeClaim, Node]
         released=(frozenset(closed) - waiting) | waiting_for_devices,
         waiting=waiting,
         linked=order.linked,
+        interchangeable=order.interchangeable,
     )
+
+
+def opened_together(
+    pairs: Iterable[tuple[NodeClaim, Node]], nominations: PodNominations, size: int
+) -> Iterator[list[tuple[NodeClaim, Node]]]:
+    """The pairs in groups that are written one after the other: nominations first, then the nodes.
+
+    A nomination is lost if kube-scheduler tries the pod before the node is open, which it does with each change of
+    any node's taints. Therefore few pods are nominated before their node is opened: those of one node, of nodes whose
+    pods have rules about each other, or, up to ``size`` of them, those of nodes whose pods may take each other's room.
+    """
+    group_of = {name: group for group in (*nominations.interchangeable, *nominations.linked) for name in group}
+    groups: dict[frozenset[str], list[tuple[NodeClaim, Node]]] = {}
+    not_nominated: list[tuple[NodeClaim, Node]] = []
+    for pair in pairs:
+        name = pair[1].metadata.name
+        if name in nominations.by_node:
+            groups.setdefault(group_of.get(name, frozenset([name])), []).append(pair)
+        else:
+            not_nominated.append(pair)
+    for names_in_group, group in groups.items():
+        if names_in_group in nominations.linked:
+            yield group
+        else:
+            pods = max(len(nominations.by_node[node.metadata.name]) for _, node in group)
+            yield from _batches(group, size // pods or 1)
+    yield from _batches(not_nominated, size)
+
+
+def _batches(pairs: list[tuple[NodeClaim, Node]], size: int) -> Iterator[list[tuple[NodeClaim, Node]]]:
+    for start in range(0, len(pairs), size):
+        yield pairs[start : start + size]
 
 
 def _lost(

@@ -47,12 +47,14 @@ class NominationOrder(Struct, eq=False):
     are planned for pods of its group and aren't open; and pods that prefer to be apart, each with the other nodes that
     are planned for its group and aren't open: kube-scheduler would bind their pods to the node that is. ``linked`` are
     groups of nodes whose pods have rules about each other, so that the order holds only if all of them take pods at the
-    same time.
+    same time. ``interchangeable`` are groups of nodes that may take pods at the same time: their pods are of one group,
+    size and priority, so it doesn't matter which of them kube-scheduler puts on which node.
     """
 
     nodes: Mapping[str, str]
     waiting: Mapping[str, frozenset[str]]
     linked: tuple[frozenset[str], ...] = ()
+    interchangeable: tuple[frozenset[str], ...] = ()
 
 
 def order_nominations(
@@ -124,14 +126,16 @@ class _Assignment:
         nodes: dict[str, str] = {}
         waiting: dict[str, frozenset[str]] = {}
         nodes_by_term: dict[int, set[str]] = {}
+        kinds: dict[str, set[tuple[object, ...]]] = {}
         for candidate in (c for c in planned if c.pod.key not in dropped):
             assigned = self._assign(candidate)
             if assigned is not None:
                 name = nodes[candidate.pod.key] = self._name(assigned)
+                kinds.setdefault(name, set()).add((*_size_of(candidate), candidate.pod.spec.priority or 0))
                 for term in self._terms(candidate):
                     nodes_by_term.setdefault(term, set()).add(name)
             waiting[candidate.pod.key] = self._awaited(candidate, is_assigned=assigned is not None)
-        return NominationOrder(nodes, waiting, _unions(nodes_by_term.values()))
+        return NominationOrder(nodes, waiting, _unions(nodes_by_term.values()), _of_one_kind(kinds))
 
     def _terms(self, candidate: _Candidate) -> set[int]:
         """The terms about pods on other nodes that the pod has or matches."""
@@ -286,6 +290,15 @@ def _unions(sets: Iterable[set[str]]) -> tuple[frozenset[str], ...]:
         unions = [union for union in unions if union not in overlapping]
         unions.append(frozenset(names).union(*overlapping))
     return tuple(unions)
+
+
+def _of_one_kind(kinds: Mapping[str, set[tuple[object, ...]]]) -> tuple[frozenset[str], ...]:
+    """The nodes whose pods are all of one kind, by that kind. ``kinds`` are those of each node's pods."""
+    alike: dict[tuple[object, ...], set[str]] = {}
+    for node, of_pods in kinds.items():
+        if len(of_pods) == 1:
+            alike.setdefault(next(iter(of_pods)), set()).add(node)
+    return tuple(frozenset(nodes) for nodes in alike.values())
 
 
 def _with_nodes(snapshot: Snapshot, names: Collection[str]) -> Snapshot:

@@ -15,7 +15,16 @@ from shared.base import runtime
 from shared.cluster import resources
 from shared.cluster.cluster_pause import write_annotations
 from shared.cluster.errors import UnavailableError
-from shared.cluster.lease import DURATION, Lease, LeaseHeldError, LeaseLostError, LeaseRaceError, hold, run_exclusively
+from shared.cluster.lease import (
+    DURATION,
+    ExclusiveRun,
+    Lease,
+    LeaseHeldError,
+    LeaseLostError,
+    LeaseRaceError,
+    hold,
+    run_exclusively,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,6 +235,9 @@ class Runs:
         self.during: list[Callable[[], object]] = []
 
     def run(self, holder: str, *, client: Client | None = None, run_time: float = 20) -> bool:
+        return self.result(holder, client=client, run_time=run_time).ran
+
+    def result(self, holder: str, *, client: Client | None = None, run_time: float = 20) -> ExclusiveRun:
         def action() -> None:
             self.runs.append(holder)
             if self.during:
@@ -271,6 +283,13 @@ def test_repetitions_end_with_the_run_time_and_the_next_run_is_free(runs: Runs) 
     assert runs.runs == ["a", "a"]
     runs.during.clear()
     assert runs.run("c")
+
+
+def test_a_run_tells_whether_it_left_a_request_to_the_next_one(runs: Runs) -> None:
+    runs.during = [lambda: runs.ask_after(1, "b")]
+    assert runs.result("a", run_time=0) == ExclusiveRun(ran=True, request_left=True)
+    assert runs.runs == ["a"]
+    assert runs.result("c") == ExclusiveRun(ran=True)
 
 
 def test_a_lease_that_could_not_be_released_delays_runs_until_it_expires(server: Server, runs: Runs) -> None:

@@ -188,8 +188,12 @@ class Cluster:
             nodes=tuple(self.nodes),
             daemon_sets=self.daemon_sets,
         )
+        return nominate_pods(snapshot, self.pairs(), now=NOW)
+
+    def pairs(self) -> list[tuple[NodeClaim, Node]]:
+        """The NodeClaims with a node, and that."""
         claims = {c.status.provider_id: c for c in self.claims}
-        return nominate_pods(snapshot, [(claims[n.spec.provider_id], n) for n in self.nodes], now=NOW)
+        return [(claims[n.spec.provider_id], n) for n in self.nodes]
 
 
 def true_condition(type_: str, *, since: datetime) -> Condition:

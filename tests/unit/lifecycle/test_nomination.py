@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from functions.lifecycle.claims.nomination import MAX_WAIT
+from functions.lifecycle.claims.nomination import MAX_WAIT, opened_together
 from shared.api import labels as names
 from shared.api.daemon_set import DaemonSet
 from shared.api.kubernetes import Pod, Taint
@@ -171,6 +171,24 @@ def test_nodes_whose_pods_have_rules_about_each_other_take_pods_together() -> No
     cluster.joined("c3", "web-2", zone="b")
     cluster.joined("c4", "plain-2", zone="b")
     assert cluster.nominate().linked == (frozenset({"node-c1", "node-c3"}),)
+
+
+def test_nodes_whose_pods_are_alike_take_pods_at_once_a_few_pods_at_a_time() -> None:
+    cluster = Cluster(*(pod(f"web-{i}") for i in range(1, 6)), pod("large-1", "2"), pod("large-2", "2"), pod("mixed"))
+    for name, pods in (("c1", "web-1"), ("c2", "web-2"), ("c3", "web-3 web-4"), ("c4", "large-1"), ("c5", "web-5")):
+        cluster.joined(name, pods)
+    cluster.joined("c6", "large-2 mixed")
+    groups = opened_together(cluster.pairs(), cluster.nominate(), 4)
+    opened = [[claim.name for claim, _ in group] for group in groups]
+    assert opened == [["c1", "c2"], ["c3", "c5"], ["c4"], ["c6"]]
+
+
+def test_nodes_whose_pods_have_rules_about_each_other_take_pods_at_once_however_many_these_are() -> None:
+    spread = [pod(f"web-{i}", tried=i, **SPREAD) for i in range(1, 3)]
+    cluster = Cluster(*spread)
+    cluster.joined("c1", "web-1", zone="a")
+    cluster.joined("c2", "web-2", zone="b")
+    assert [len(group) for group in opened_together(cluster.pairs(), cluster.nominate(), 1)] == [2]
 
 
 def test_a_pod_that_preempts_others_elsewhere_keeps_its_nomination() -> None:
