@@ -127,12 +127,12 @@ def send_batches(sqs: SQSClient, queue_url: str, bodies: Iterable[str], *, delay
             entries: list[SendMessageBatchRequestEntryTypeDef] = [
                 {"Id": str(i), "MessageBody": body, "DelaySeconds": seconds} for i, body in enumerate(failed)
             ]
-            refusals = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed", [])
-            failed = [failed[int(refusal["Id"])] for refusal in refusals]
+            not_taken = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed", [])
+            failed = [failed[int(entry["Id"])] for entry in not_taken]
             if not failed:
                 break
         else:
-            error = {"Code": refusals[0]["Code"], "Message": refusals[0].get("Message", "")}
+            error = {"Code": not_taken[0]["Code"], "Message": not_taken[0].get("Message", "")}
             raise ClientError({"Error": error}, "SendMessageBatch")
 
 
