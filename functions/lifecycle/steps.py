@@ -303,7 +303,7 @@ def _measure(context: ReconcileContext, state: ReconcileState) -> None:
 
 STEPS: tuple[Step, ...] = (
     # What follows leaves alone what a pause says.
-    Step(name="Karpenter's lease", run=_pause_for_karpenter, when=comparing_with_ec2),
+    Step(name="Karpenter's lease", run=_pause_for_karpenter, when=comparing_with_ec2, exclusive=True),
     Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always, exclusive=True),
     # A node that is back is initialized in the next reconcile, which its hints bring within seconds.
     Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",), exclusive=True),
