@@ -83,6 +83,7 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceUnhealthy": "NodeClaim: EC2's status checks of its instance fail; it is deleted and replaced.",
     "InstancesUnhealthy": "NodePool: status checks fail in too many instances at once, so none is replaced.",
+    "HourlyLimitReached": "NodePool: an hourly limit holds back launches or removals; how much the hour had.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
     "InvalidDisruptionBudget": "NodePool: a disruption budget can't be read, so no node of the pool is disrupted.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from shared.api.capacity_buffer import CapacityBuffer, Scalable, StoredPodTemplate
     from shared.api.daemon_set import DaemonSet
+    from shared.api.hourly_limits import LastHour
     from shared.api.kubernetes import Namespace, Node, Pod, PodDisruptionBudget
     from shared.api.limit_range import LimitRange
     from shared.api.meta import ObjectRef
@@ -65,7 +66,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     Tenon provides. ``taken_at`` is the time (UTC) before the first object was read. ``pause`` is the whole cluster's;
     those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
     ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
-    is launched or disrupted there.
+    is launched or disrupted there. ``last_hour`` is what NodePools launched and removed, for their hourly limits.
     """
 
     taken_at: datetime
@@ -92,6 +93,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     pause: Pause | None = None
     cluster_limits: Resources = {}
     shifted_zones: Mapping[str, datetime] = {}
+    last_hour: LastHour = {}
 
     def derive(self, name: str, make: Callable[[], T]) -> T:
         """A value that follows from the snapshot alone, as it was made the first time: simulations are thousands.

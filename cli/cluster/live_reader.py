@@ -28,14 +28,12 @@ from cli.errors import CommandError, UsageError
 from infra.cluster import resource_names
 from shared.api.kubernetes import Node
 from shared.api.meta import ApiStruct
-from shared.api.pause import read_pause
-from shared.api.zonal_shift import current_shifts
 from shared.base import aws, decision_log, runtime
 from shared.base.settings import CommitmentSettings, variable
 from shared.base.settings import read as read_settings
 from shared.base.struct import Struct, WireStruct, with_fields
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
-from shared.cluster.cluster_pause import lease_annotations
+from shared.cluster.cluster_pause import lease_annotations, state_of
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
@@ -244,18 +242,18 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
 def with_lease(
     client: Client, reference: ClusterReference, snapshot: Snapshot, *, now: datetime
 ) -> tuple[Snapshot, list[str]]:
-    """The snapshot with what the cluster's Lease says, a pause and zones shifted away, and a note if it can't be read.
+    """The snapshot with what the cluster's Lease says (pause, zones, last hour), and a note if it can't be read.
 
     Few users may read Leases of kube-system.
     """
     try:
         annotations = lease_annotations(client, cluster=reference.cluster)
     except ApiError as error:
-        return with_fields(snapshot, pause=None, shifted_zones={}), [
+        return with_fields(snapshot, pause=None, shifted_zones={}, last_hour={}), [
             f"whether the cluster is paused can't be read: {error}"
         ]
-    pause, shifted_zones = read_pause(annotations, now=now), current_shifts(annotations, now=now)
-    return with_fields(snapshot, pause=pause, shifted_zones=shifted_zones), []
+    said = state_of(annotations, now=now)
+    return with_fields(snapshot, pause=said.pause, shifted_zones=said.shifted_zones, last_hour=said.last_hour), []
 
 
 def _load_history(client: Client, cluster: str, now: datetime) -> LoadHistory:

@@ -11,6 +11,7 @@ from cli.explain.explanation import Check, Explanation, Section, explain_invalid
 from cli.plan.planning import plan_launches
 from shared.api import labels as names
 from shared.api.cluster_limits import describe, is_reached, used_by_claims
+from shared.api.hourly_limits import HourlyUse
 from shared.api.nodepool import NODE_GROUP_KIND
 from shared.api.pause import paused_pools
 from shared.api.quantity import NODES, QuantityError, add, format_quantity, parse_resources
@@ -109,6 +110,7 @@ def _launching(observed: ObservedCluster, resolved_pools: ResolvedNodePools, poo
     checks += _limits(observed, pool)
     if observed.snapshot.cluster_limits:
         checks += _cluster_limits(observed)
+    checks.append(_last_hour(observed, pool))
     taints = ", ".join(format_taint(t) for t in template.taints)
     checks.append(Check(name="taints", ok=None, detail=f"{taints}: pods must tolerate them" if taints else "none"))
     highest = max(p.spec.weight for p in observed.snapshot.node_pools)
@@ -182,6 +184,14 @@ def _cluster_limits(observed: ObservedCluster) -> list[Check]:
         )
         for name in sorted(limits)
     ]
+
+
+def _last_hour(observed: ObservedCluster, pool: NodePool) -> Check:
+    """What the last hour had of the hourly limits."""
+    snapshot = observed.snapshot
+    hour = HourlyUse(snapshot.last_hour, snapshot.node_pools, snapshot.node_claims, now=observed.now)
+    problem = hour.reached(pool.name)
+    return Check(name="last hour", ok=False if problem else None, detail=problem or hour.describe(pool.name))
 
 
 def _amount(name: str, amount: int) -> str:

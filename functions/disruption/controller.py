@@ -150,7 +150,7 @@ class DisruptionController:
             result = method.compute(method_state, budgets, bool)
             results.append(result)
             for command in result.commands:
-                lease.check()
+                lease.check(budgets.record(command))
                 claims += self._executor.start(command, state) or ()
             if claims or self._executor.report.rebooted:
                 break  # The other methods don't know the nodes that come, or come back. They follow next time.
@@ -182,7 +182,7 @@ class DisruptionController:
             if invalid:
                 self._logger.info("A command is no longer valid", extra={"nodes": command.nodes, "why": invalid})
                 return ()
-            lease.check()
+            lease.check(cluster.budgets.record(command))
             return self._executor.start(command, cluster.state) or ()
 
     def _requeue(self, results: Sequence[MethodResult], consolidated: MethodResult | None, *, waiting: bool) -> None:

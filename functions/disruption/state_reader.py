@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from functions.disruption.instance_networks import instance_networks
 from shared.api.nodepool import node_class_for
-from shared.api.pause import read_pause
 from shared.api.standby import standby_state
-from shared.api.zonal_shift import current_shifts
 from shared.base.struct import Struct, with_fields
+from shared.cluster.cluster_pause import state_of
 from shared.cluster.snapshot_reader import read_snapshot
 from shared.disruption import disruption_queue
 from shared.disruption.budgets import BudgetTracker
@@ -61,9 +60,13 @@ class StateReader(Struct, kw_only=True):
     def read(self, lease: Lease) -> ClusterState:
         """The cluster's state now, still without instance types and prices, and its budgets. The lease is held."""
         now = self.runtime.now()
-        pause = read_pause(lease.annotations, now=now)
-        shifted_zones = current_shifts(lease.annotations, now=now)
-        everything = with_fields(read_snapshot(self.client, now=now), pause=pause, shifted_zones=shifted_zones)
+        said = state_of(lease.annotations, now=now)
+        everything = with_fields(
+            read_snapshot(self.client, now=now),
+            pause=said.pause,
+            shifted_zones=said.shifted_zones,
+            last_hour=said.last_hour,
+        )
         snapshot = without_standbys(everything)
         state = DisruptionState(snapshot=snapshot, now=now, reboots=self.reboots)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)

@@ -120,9 +120,11 @@ class AnnouncedNodes(Struct, kw_only=True):
 
     def _replace_marked(self, now: datetime) -> None:
         """Replace the marked nodes that may be replaced now."""
-        pause, shifted = lease_state(self.client, cluster=self.cluster, now=now)
+        lease = lease_state(self.client, cluster=self.cluster, now=now)
         snapshot = without_standbys(read_snapshot(self.client, now=now))
-        snapshot = with_fields(snapshot, pause=pause, shifted_zones=shifted)
+        snapshot = with_fields(
+            snapshot, pause=lease.pause, shifted_zones=lease.shifted_zones, last_hour=lease.last_hour
+        )
         plan = early_drains.plan_drains(snapshot, scheduled=self._scheduled(snapshot, now), now=now)
         for node in plan.cordon:
             self.drainer.cordon(node)

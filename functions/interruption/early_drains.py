@@ -1,10 +1,11 @@
 """Which nodes are drained before EC2 interrupts them: those at risk, and those with scheduled maintenance.
 
 The announcements are annotations on the NodeClaims, so a wave is worked off over minutes and survives any invocation.
-At most a tenth of a NodePool's nodes, and what its disruption budgets allow, are drained at a time. Maintenance that
-starts soon comes first, whatever budgets or pauses say, but only if EC2 lists it as a scheduled event of the instance:
-one message of AWS Health may name every instance, and messages aren't signed. What a rebalance recommendation does is
-the NodePool's policy (:mod:`functions.interruption.rebalance_policy`). Karpenter drains at once on scheduled changes.
+At most a tenth of a NodePool's nodes, and what its disruption budgets and hourly limits allow, are drained at a time.
+Maintenance that starts soon comes first, whatever budgets or pauses say, but only if EC2 lists it as a scheduled event
+of the instance: one message of AWS Health may name every instance, and messages aren't signed. What a rebalance
+recommendation does is the NodePool's policy (:mod:`functions.interruption.rebalance_policy`). Karpenter drains at once
+on scheduled changes.
 Source of the limits: ours.
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from functions.interruption.rebalance_policy import RebalancePolicy, rebalance_policy
 from shared.api import labels as names
 from shared.api import nodeclaim
+from shared.api.hourly_limits import HourlyUse
 from shared.api.meta import is_true, parse_timestamp
 from shared.api.pause import paused_pools
 from shared.api.pods import is_protected, is_terminal
@@ -109,6 +111,7 @@ class _Planner(MutableStruct, dict=True):
             p.name: allowed_by_budgets(p, snapshot, reason=_DISRUPTION_REASON, now=now) for p in snapshot.node_pools
         }
         self._share_allowed = _share_allowed(snapshot, now)
+        self._hour = HourlyUse(snapshot.last_hour, snapshot.node_pools, snapshot.node_claims, now=now)
         self._paused = paused_pools(snapshot.node_pools, snapshot.pause, now=now)
 
     def add(self, claim: NodeClaim) -> None:
@@ -129,6 +132,7 @@ class _Planner(MutableStruct, dict=True):
             return
         elif (announced or self._policy_replaces(pool, node)) and self._may_disrupt(pool, node, start):
             self._disruptions_allowed[pool] -= 1
+            self._hour.count_removal(pool)
             if start is None:
                 self._share_allowed[pool] -= 1
             self.drains.append(
@@ -150,7 +154,8 @@ class _Planner(MutableStruct, dict=True):
 
     def _may_disrupt(self, pool: str, node: Node | None, maintenance_start: datetime | None) -> bool:
         """Whether the limits of the NodePool and the do-not-disrupt annotations allow one more drain."""
-        if self._disruptions_allowed.get(pool, 0) < 1 or self._is_protected(node):
+        allowed = min(self._disruptions_allowed.get(pool, 0), self._hour.removals_left(pool))
+        if allowed < 1 or self._is_protected(node):
             return False
         return maintenance_start is not None or self._share_allowed.get(pool, 0) >= 1
 

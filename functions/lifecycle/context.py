@@ -30,12 +30,14 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
+    from shared.api.hourly_limits import LastHour
     from shared.api.nodeclaim import NodeClaim
     from shared.api.pause import Pause
     from shared.base.aws import UntypedClient
     from shared.base.runtime import Runtime
     from shared.cloud_provider import CloudProvider
     from shared.cluster.client import Client
+    from shared.cluster.cluster_pause import LeaseState
     from shared.cluster.events import Recorder
     from shared.cluster.resources import Resource
     from shared.cluster.writes import O
@@ -98,6 +100,8 @@ class Report(MutableStruct, kw_only=True):
     """NodePools that are paused."""
     breakers: int = 0
     """NodePools whose launches the circuit breaker pauses."""
+    held: int = 0
+    """NodePools that an hourly limit holds back."""
 
 
 class ReconcileContext(Struct, kw_only=True, dict=True):
@@ -119,18 +123,23 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
     report_lock: Lock = msgspec.field(default_factory=Lock)
 
     @cached_property
-    def _lease_state(self) -> tuple[Pause | None, Mapping[str, datetime]]:
+    def _lease_state(self) -> LeaseState:
         return lease_state(self.client, cluster=self.settings.cluster_name, now=self.now)
 
     @property
     def pause(self) -> Pause | None:
         """The cluster's pause; read once, by the first who needs it."""
-        return self._lease_state[0]
+        return self._lease_state.pause
 
     @property
     def shifted_zones(self) -> Mapping[str, datetime]:
         """The zones that traffic was shifted away from when the reconcile began; read with the pause."""
-        return self._lease_state[1]
+        return self._lease_state.shifted_zones
+
+    @property
+    def last_hour(self) -> LastHour:
+        """What NodePools launched and removed when the reconcile began; read with the pause."""
+        return self._lease_state.last_hour
 
     def pauses(self, snapshot: Snapshot) -> Mapping[str, Pause]:
         """The pauses of NodePools, by name."""

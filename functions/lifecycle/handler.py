@@ -44,6 +44,7 @@ def handle(event: dict[str, Any], context: LambdaContext) -> None:
         metrics.REGISTERED: report.registered,
         metrics.PAUSED: report.paused,
         metrics.BREAKERS: report.breakers,
+        metrics.HELD: report.held,
         metrics.GARBAGE_KEPT: report.kept_garbage,
         metrics.LIFECYCLE_FAILURES: report.failures,
     }

@@ -248,6 +248,14 @@ def _write_cluster_limit_conditions(context: ReconcileContext, state: ReconcileS
     cluster_limit_status.write_conditions(context, state.visible)
 
 
+def _write_hourly_limits(context: ReconcileContext, state: ReconcileState) -> None:
+    is_held = any(c.type == "WithinHourlyLimits" for p in state.visible.node_pools for c in p.status.conditions)
+    if context.last_hour or is_held:
+        from functions.lifecycle.statuses import hourly_limit_status
+
+        hourly_limit_status.write_conditions(context, state.visible)
+
+
 def _adopt(context: ReconcileContext, state: ReconcileState) -> None:
     adoption.adopt(context, state.snapshot)
 
@@ -355,7 +363,7 @@ STEPS: tuple[Step, ...] = (
         when=with_capacity_buffers,
         after=("NodeClaims",),
     ),
-    # These four write to NodePools too: their conditions and annotations, not their status as a whole.
+    # These five write to NodePools too: their conditions and annotations, not their status as a whole.
     Step(
         name="commitment conditions",
         run=_write_commitment_conditions,
@@ -368,6 +376,7 @@ STEPS: tuple[Step, ...] = (
         when=with_cluster_limits,
         after=("NodePool statuses",),
     ),
+    Step(name="hourly limits", run=_write_hourly_limits, when=resolving_node_classes, after=("NodePool statuses",)),
     Step(name="adoption", run=_adopt, when=resolving_node_classes, after=("NodePool statuses",)),
     Step(name="launch times", run=_remember_launch_times, when=resolving_node_classes, after=("adoption",)),
     # A NodeClaim may get its instance's providerID back in the first step, and is no garbage then.

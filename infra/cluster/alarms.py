@@ -192,6 +192,13 @@ class Alarms(Construct):
             minutes=5,
         )
         self._alarm(
+            "hourly-limits",
+            "hourly-limits",
+            "An hourly limit holds back launches or removals of a NodePool.",
+            custom(metrics.HELD, cluster=self._cluster),
+            above=0,
+        )
+        self._alarm(
             "catalog-stale",
             "catalog-stale",
             "Instance types or prices could not be fetched for an hour; the last ones are used.",

@@ -196,6 +196,12 @@ PREFIX_DELEGATION = "tenon.sh/prefix-delegation"
 
 CLUSTER_LIMITS = "tenon.sh/cluster-limits"
 """Annotation on a NodePool: what the nodes of all NodePools together may have, as ``cpu=1000, nodes=200``."""
+HOURLY_LIMITS = "tenon.sh/hourly-limits"
+"""Annotation on a NodePool: what it may launch and remove in an hour, as ``launches=200, usd=300, removals=20``."""
+CLUSTER_HOURLY_LIMITS = "tenon.sh/cluster-hourly-limits"
+"""Annotation on a NodePool: the same for all NodePools together; the least amounts of several hold."""
+LAST_HOUR = "tenon.sh/last-hour"
+"""Annotation on the cluster's Lease: what each NodePool launched and removed (:mod:`shared.api.hourly_limits`)."""
 NODE_REPAIR = "tenon.sh/repair"
 """Annotation on a NodePool: "true" replaces its unhealthy nodes, "reboot" lets some of them reboot instead
 (:mod:`shared.disruption.repair`)."""

@@ -142,6 +142,11 @@ BREAKERS = _counter(
     "lifecycle",
     "NodePools whose launches are paused because launches fail or machines never join, each minute.",
 )
+HELD = _counter(
+    "tenon_hourly_limits_reached",
+    "lifecycle",
+    "NodePools whose launches or removals an hourly limit holds back, each minute.",
+)
 PAUSED = _counter("tenon_nodepools_paused", "lifecycle", "NodePools that are paused, each minute.")
 REGISTERED = _counter("karpenter_nodes_created_total", "lifecycle", "Nodes that registered.")
 GARBAGE_KEPT = _counter(
@@ -216,6 +221,7 @@ POD_WAITS_SECONDS = 300
 REASONS: Mapping[Metric, tuple[float, str, str, str]] = {
     OLDEST_PENDING_SECONDS: (POD_WAITS_SECONDS, "pods-waiting", "the longest pending pod waits for {}", "second"),
     BREAKERS: (0, "launches-fail", "launches of {} are paused because they fail", "NodePool"),
+    HELD: (0, "hourly-limits", "hourly limits hold back launches or removals of {}", "NodePool"),
     GARBAGE_KEPT: (0, "garbage-kept", "{} may be garbage, more than one sweep may give up", "object"),
 }
 """Above which value of a metric something is wrong, what it is (an entry of docs/runbooks.md), and why, of which."""

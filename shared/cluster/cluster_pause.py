@@ -1,6 +1,6 @@
-"""The pause of the whole cluster, and the zones shifted away: annotations of the Lease under which decisions are made.
+"""What the Lease under which decisions are made says to them: the cluster's pause, zones shifted away, the last hour.
 
-Whoever decides acquires that Lease, so the pause costs no request. Writing it changes the Lease's resourceVersion, so a
+Whoever decides acquires that Lease, so that costs no request. Writing it changes the Lease's resourceVersion, so a
 decision that is being made at that moment is not written (:meth:`shared.cluster.lease.Lease.check`).
 """
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from shared.api.hourly_limits import read_last_hour
 from shared.api.pause import Pause, read_pause
 from shared.api.zonal_shift import current_shifts
+from shared.base.struct import Struct
 from shared.cluster.errors import AlreadyExistsError, ApiError, NotFoundError
 from shared.cluster.lease import NAMESPACE, LeaseObject, lease_name
 from shared.cluster.resources import LEASES
@@ -20,20 +22,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from shared.api.hourly_limits import LastHour
     from shared.cluster.client import Client
 
 
-def lease_state(client: Client, *, cluster: str, now: datetime) -> tuple[Pause | None, dict[str, datetime]]:
-    """The cluster's pause and the zones that are shifted away, for those that don't hold the Lease.
+class LeaseState(Struct, kw_only=True):
+    """What the annotations of the cluster's Lease say to decisions."""
 
-    A Lease that can't be read counts as a pause.
-    """
+    pause: Pause | None
+    shifted_zones: Mapping[str, datetime]
+    last_hour: LastHour
+
+
+def lease_state(client: Client, *, cluster: str, now: datetime) -> LeaseState:
+    """What the Lease says, for those that don't hold it; one that can't be read counts as a pause."""
     try:
         annotations = lease_annotations(client, cluster=cluster)
     except (ApiError, msgspec.MsgspecError) as error:
         problem = f"Lease {NAMESPACE}/{lease_name(cluster)} can't be read, so it may be paused: {error}"
-        return Pause(problem=problem), {}
-    return read_pause(annotations, now=now), current_shifts(annotations, now=now)
+        return LeaseState(pause=Pause(problem=problem), shifted_zones={}, last_hour={})
+    return state_of(annotations, now=now)
+
+
+def state_of(annotations: Mapping[str, str], *, now: datetime) -> LeaseState:
+    """What these annotations of the Lease say now."""
+    return LeaseState(
+        pause=read_pause(annotations, now=now),
+        shifted_zones=current_shifts(annotations, now=now),
+        last_hour=read_last_hour(annotations, now=now),
+    )
 
 
 def stored_pause(client: Client, *, cluster: str, now: datetime) -> Pause | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,7 +27,7 @@ from shared.cluster.events import recorder
 from shared.cluster.resources import LEASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from shared.cluster.client import Client
 
@@ -117,8 +118,8 @@ class Lease:
         """When it expires unless it is renewed."""
         return self._renewed + self._duration
 
-    def check(self) -> None:
-        """Renew the lease for another ``duration``: call it before writing.
+    def check(self, annotations: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Renew the lease for another ``duration``: call it before writing. These annotations are written with it.
 
         Raises:
             LeaseLostError: it expired, has another holder, or was changed, such as by a pause of the cluster.
@@ -129,7 +130,13 @@ class Lease:
         try:
             stored = self._client.patch(
                 self._path,
-                {"metadata": {"resourceVersion": self._version}, "spec": {"renewTime": micro_time(now)}},
+                {
+                    "metadata": {
+                        "resourceVersion": self._version,
+                        **({"annotations": {**annotations}} if annotations else {}),
+                    },
+                    "spec": {"renewTime": micro_time(now)},
+                },
             )
         except (ConflictError, NotFoundError) as error:
             raise LeaseLostError(

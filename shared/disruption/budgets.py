@@ -5,22 +5,25 @@ for some reasons or for all. The lowest limit of the budgets that apply holds. N
 disruption, rebooting or not Ready count against it; for node repair, nodes that are only not Ready don't. A NodePool
 with a budget that can't be parsed allows no disruptions; it launches nodes as before. None but node repair is allowed
 any while most of the cluster's nodes are not Ready (:func:`unready_blocker`). A NodePool may have windows
-(:mod:`shared.disruption.disruption_windows`) and waves of drift (:mod:`shared.disruption.drift_waves`), too.
+(:mod:`shared.disruption.disruption_windows`) and waves of drift (:mod:`shared.disruption.drift_waves`), too. What an
+hour may remove (:mod:`shared.api.hourly_limits`) holds for every reason but that a node is empty.
 Rules: Karpenter's disruption budgets (reference: docs/facts/karpenter.md, section 5).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.cron import CronError, active, parse_cron
 from shared.api.duration import DurationError, parse_duration
+from shared.api.hourly_limits import HourlyUse
 from shared.api.meta import is_true
 from shared.api.nodeclaim import rebooting_nodes
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
-from shared.disruption.command import DRIFTED, UNHEALTHY, Blocker
+from shared.disruption.command import DRIFTED, EMPTY, UNHEALTHY, Blocker
 from shared.disruption.disruption_queue import is_queued
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Node
     from shared.api.nodepool import Budget, NodePool
+    from shared.disruption.command import Command
     from shared.disruption.drift_waves import Limit
     from shared.snapshot import Snapshot
 
@@ -179,16 +183,25 @@ class BudgetTracker:
         self._pools = {p.name: p for p in snapshot.node_pools}
         self._allowed: dict[tuple[str, str], int] = {}
         self._consumed: dict[str, int] = {}
+        self._unrecorded: Counter[str] = Counter()
+        self.hour = HourlyUse(snapshot.last_hour, snapshot.node_pools, snapshot.node_claims, now=now)
 
     def remaining(self, pool: str, reason: str) -> int:
-        """How many more nodes of the pool may be disrupted; 0 for a pool that doesn't exist."""
+        """How many more nodes of the pool may be disrupted; 0 for a pool that doesn't exist.
+
+        Hourly limits bound removals of nodes with pods, for whatever reason.
+        """
         if pool not in self._pools:
             return 0
         if (pool, reason) not in self._allowed:
             self._allowed[pool, reason] = allowed_disruptions(
                 self._pools[pool], self._snapshot, reason=reason, now=self._now
             )
-        return max(0, self._allowed[pool, reason] - self._consumed.get(pool, 0))
+        left = self._allowed[pool, reason] - self._consumed.get(pool, 0)
+        if reason != EMPTY:
+            of_all = self.hour.removals_left_of_all() - sum(self._unrecorded.values())
+            left = min(left, self.hour.removals_left(pool) - self._unrecorded[pool], of_all)
+        return max(0, left)
 
     def blocker(self, pool: str, reason: str) -> Blocker | None:
         """Why no more nodes of the pool may be disrupted now; None when one may."""
@@ -198,12 +211,26 @@ class BudgetTracker:
         """The blocker for a pool whose budgets or windows allow no more disruptions."""
         message = f"disruption budgets of NodePool {pool} allow no more disruptions for reason {reason} now"
         if pool in self._pools:
-            message = hold(self._pools[pool], self._snapshot, reason=reason, now=self._now) or message
+            hourly = self.hour.removal_problem(pool) if reason != EMPTY else ""
+            message = hold(self._pools[pool], self._snapshot, reason=reason, now=self._now) or hourly or message
         return Blocker(message=message, by=f"NodePool {pool}")
 
     def consume(self, pool: str) -> None:
         """Count one disrupted node of the pool."""
         self._consumed[pool] = self._consumed.get(pool, 0) + 1
+        self._unrecorded[pool] += 1
+
+    def record(self, command: Command) -> dict[str, str]:
+        """Count a command that is started in the hour; returns the annotations of the Lease that say so."""
+        pools = {c.name: c.metadata.labels.get(names.NODEPOOL, "") for c in self._snapshot.node_claims}
+        for removal in command.removals:
+            pool = pools.get(removal.claim, "")
+            self._unrecorded[pool] = max(0, self._unrecorded[pool] - 1)
+            if command.reason != EMPTY:
+                self.hour.count_removal(pool)
+        for planned in command.replacements:
+            self.hour.count_launch(planned.node_pool, planned.cheapest.price)
+        return self.hour.changes()
 
 
 def hold(pool: NodePool, snapshot: Snapshot, *, reason: str, now: datetime) -> str:

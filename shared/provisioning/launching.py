@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from shared.snapshot import Snapshot
 
 
+_KEPT = frozenset({"configuration", "unconfirmed"})
+"""The failures after which a NodeClaim waits, and says so in a condition."""
+
+
 class Launcher(Struct, kw_only=True):
     """Launches the NodeClaims of one run."""
 
@@ -175,7 +179,7 @@ class Launcher(Struct, kw_only=True):
         if failed.kind == "throttled":
             return
         self.recorder.record(claim.ref, "Warning", failed.reason, failed.message)
-        if failed.kind in {"configuration", "unconfirmed"}:
+        if failed.kind in _KEPT:
             unconfirmed = failed.kind == "unconfirmed"
             conditions = with_condition(
                 claim.status.conditions,
@@ -189,6 +193,12 @@ class Launcher(Struct, kw_only=True):
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
             return
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
+
+
+def deleted_claims(claims: Iterable[NodeClaim], results: Iterable[LaunchResult]) -> list[NodeClaim]:
+    """The NodeClaims that were deleted because they couldn't be launched."""
+    failed = {r.claim_name for r in results if isinstance(r, LaunchFailure) and r.kind not in {"throttled", *_KEPT}}
+    return [c for c in claims if c.name in failed]
 
 
 def unlaunched_claims(claims: Iterable[NodeClaim], created: Iterable[NodeClaim] = ()) -> tuple[NodeClaim, ...]:

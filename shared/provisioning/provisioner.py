@@ -32,7 +32,7 @@ from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.features.doors import FEATURES
 from shared.provisioning.launch_records import ProvisioningReport, nominated_claims, record_launches, report_events
-from shared.provisioning.launching import Launcher, add_planned_pods, unlaunched_claims
+from shared.provisioning.launching import Launcher, add_planned_pods, deleted_claims, unlaunched_claims
 from shared.provisioning.nodeclaim_creation import batch_launches, one_on_trial
 from shared.provisioning.round import Provisioning, Round, schedule_with
 
@@ -120,6 +120,8 @@ class Provisioner(Struct, kw_only=True):
             report_events(round_, self.recorder, self.logger)
             claims = (*round_.unlaunched, *round_.created)
             results = launcher.launch(claims, round_.resolved_pools, round_.snapshot.node_classes)
+            if names.LAST_HOUR in round_.lease_annotations:
+                provisioning.not_launched.extend(deleted_claims(claims, results))
             provisioning.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
             report.add_round(round_, results, now=self.clock())
             record_launches(
@@ -148,6 +150,7 @@ class Provisioner(Struct, kw_only=True):
             by=self.by,
             logger=self.logger,
             clock=self.clock,
+            not_launched=runtime.cached(f"{self.by}:not-launched", list),
         )
 
 
@@ -172,7 +175,7 @@ def _schedule_round(provisioning: Provisioning, attempt: int, leaving: frozenset
         round_ = provisioning.decide(round_)
         for feature in features:
             round_ = feature.after(round_)
-        lease.check()
+        lease.check(round_.lease_annotations)
         round_ = with_fields(round_, unlaunched=unlaunched_claims(round_.snapshot.node_claims))
         for feature in features:
             round_ = feature.write(round_)

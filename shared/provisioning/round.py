@@ -70,6 +70,8 @@ class Round(Struct, kw_only=True, eq=False):
     ``missing_replicas`` says by static pool why not all of its replicas can be launched, ``missing_standbys`` the same
     of standby nodes. ``recently_unavailable`` says why pods were unschedulable until offerings that had no capacity
     some time ago were tried again. ``scale_ups`` are the node groups that were asked for nodes.
+    ``allowed`` is which planned NodeClaims may be launched in this hour, ``lease_annotations`` what is written to the
+    Lease with its check.
     """
 
     lease: Lease
@@ -89,6 +91,8 @@ class Round(Struct, kw_only=True, eq=False):
     missing_standbys: Mapping[str, str] = {}
     recently_unavailable: Mapping[str, UnschedulableReason] = {}
     scale_ups: tuple[ScaleUp, ...] = ()
+    allowed: Callable[[Sequence[PlannedNodeClaim]], tuple[PlannedNodeClaim, ...]] = tuple
+    lease_annotations: Mapping[str, str] = {}
 
 
 class Provisioning(Struct, kw_only=True):
@@ -106,6 +110,8 @@ class Provisioning(Struct, kw_only=True):
     by: str
     logger: Logger
     clock: Callable[[], datetime]
+    not_launched: list[NodeClaim] = []
+    """NodeClaims that the last hour counts, and that got no instance and were deleted, by rounds of this process."""
     unusable_standbys: set[str] = set()
     """The NodeClaims of standby nodes that couldn't be started in this run."""
 

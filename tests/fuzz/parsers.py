@@ -32,6 +32,7 @@ from shared.api import (
     capacity_demand,
     cluster_limits,
     decode,
+    hourly_limits,
     selectors,
     standby,
     zonal_shift,
@@ -299,6 +300,8 @@ PARSERS: Mapping[str, Parser] = {
         read=values.read_signals, examples=("orders", "10", "shop/Sale Begins", "15m", _TIME)
     ),
     "cluster limits": Parser(read=cluster_limits.read_cluster_limits, examples=("cpu=1000, nodes=200",)),
+    "hourly limits": Parser(read=hourly_limits.read_hourly_limits, examples=("launches=200, usd=300, removals=20",)),
+    "last hours": Parser(read=values.read_last_hour, examples=('{"5877040":{"default":[12,1.5,3,0]}}',)),
     "spot options": Parser(read=values.read_spot_options, examples=("3", "0.8", "price-capacity-optimized")),
     "spot shares": Parser(read=values.read_spot_share, examples=("70%",)),
     "standby nodes": Parser(

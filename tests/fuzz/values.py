@@ -19,6 +19,8 @@ from shared.api import (
 from shared.api import labels as names
 from shared.api.cron import parse_cron
 from shared.api.duration import parse_duration
+from shared.api.hourly_limits import HourlyUse
+from shared.api.hourly_limits import read_last_hour as read_hour
 from shared.api.kubernetes import Pod
 from shared.api.meta import ObjectMeta, parse_timestamp
 from shared.api.nodeclaim import NodeClaim
@@ -106,6 +108,11 @@ def read_repair_limit(text: str) -> object:
 
 def read_spot_share(text: str) -> object:
     return spot_share.spot_share_problem(Pod(metadata=metadata({names.SPOT_SHARE: text})))
+
+
+def read_last_hour(text: str) -> object:
+    use = HourlyUse(read_hour({names.LAST_HOUR: text}, now=NOW), (), (), now=NOW)
+    return [use.reached("default"), use.describe(), use.changes()]
 
 
 def read_reboots(text: str) -> object:

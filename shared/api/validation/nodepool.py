@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels as names
 from shared.api import legacy, nodeclass
 from shared.api.cluster_limits import read_cluster_limits
+from shared.api.hourly_limits import read_hourly_limits
 from shared.api.meta import to_json
 from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
 from shared.api.validation import fields, kubelet
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import Budget, Disruption, NodePool, TemplateSpec
 
+_HOURLY_LIMITS = frozenset({names.HOURLY_LIMITS, names.CLUSTER_HOURLY_LIMITS})
 _NODES = re.compile(BUDGET_NODES)
 _BUDGET_DURATION = re.compile(BUDGET_DURATION)
 _ALLOWED_DURATIONS = "allowed are whole minutes and hours, such as 30m or 8h"
@@ -37,6 +39,9 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
     yield from fields.within("spec.replicas", spec.replicas, 0)
     if names.CLUSTER_LIMITS in pool.metadata.annotations:
         yield from cluster_limits(pool.metadata.annotations[names.CLUSTER_LIMITS])
+    for name in _HOURLY_LIMITS & pool.metadata.annotations.keys():
+        for problem in read_hourly_limits(pool.metadata.annotations[name])[1]:
+            yield f"metadata.annotations[{name}]: {problem}"
 
 
 def cluster_limits(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ A door looks at the round and the settings, and imports its feature only if that
 in the order of the list, ``after`` and ``write`` in the reverse order: the first feature is around all others.
 The order follows from what features see of each other:
 
+- hourly limits come last of all after the decision: they hold back what would be launched, and count the rest;
 - a zonal shift only changes what the snapshot says, which all others see;
 - a pause is around everything else: its pods wait whatever else is decided, and nothing that it keeps back is launched;
 - standby nodes are hidden before replicas are counted and groups are read, and are used instead of nodes that the
@@ -27,6 +28,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.provisioning.round import Feature, Provisioning, Round
+
+FEW_NODES = 100
+"""A cluster with fewer NodeClaims and waiting pods than this is far from any hourly limit, unless one is set."""
+_COUNTED = frozenset({names.HOURLY_LIMITS, names.CLUSTER_HOURLY_LIMITS, names.STANDBY})
+
+
+def _hourly_limits(provisioning: Provisioning, round_: Round) -> Feature | None:
+    snapshot, leaving = round_.snapshot, round_.leaving
+    claims, pools = snapshot.node_claims, snapshot.node_pools
+    has_limits = any(not _COUNTED.isdisjoint(p.metadata.annotations) or p.spec.replicas is not None for p in pools)
+    # As many nodes as pods at most, if nothing else asks for any.
+    is_large = len(claims) + sum(not pod.spec.node_name for pod in snapshot.pods) >= FEW_NODES
+    are_removed = any(c.status.node_name in leaving for c in claims if c.metadata.deletion_timestamp is None)
+    is_counted = names.LAST_HOUR in round_.lease.annotations
+    if not (has_limits or is_large or are_removed or is_counted or snapshot.capacity_buffers):
+        return None
+    from shared.provisioning.features.hourly_limits import hourly_limits
+
+    return hourly_limits(provisioning, round_)
 
 
 def _zonal_shift(provisioning: Provisioning, round_: Round) -> Feature | None:
@@ -99,6 +119,7 @@ def _spot_shares(provisioning: Provisioning, round_: Round) -> Feature | None:
 
 
 FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
+    _hourly_limits,
     _zonal_shift,
     _pause,
     _standby_nodes,

@@ -45,7 +45,7 @@ class Standby(Feature, kw_only=True):
         everything = self.nodes.after(starting)
         plan = purchases.plan_standbys(everything, round_.resolved_pools, enabled=self.nodes.enabled)
         cluster = self.provisioning.settings.cluster_name
-        planned = purchases.reserve(self.provisioning.client, plan, cluster=cluster, now=round_.now)
+        planned = round_.allowed(purchases.reserve(self.provisioning.client, plan, cluster=cluster, now=round_.now))
         bought = self.provisioning.create_node_claims(
             planned,
             with_fields(round_, snapshot=everything),

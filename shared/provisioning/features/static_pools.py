@@ -28,7 +28,7 @@ class StaticPools(Feature, kw_only=True):
         snapshot, pools = round_.snapshot, round_.resolved_pools
         replaced = replaced_claims(snapshot.node_claims)
         planned, missing = missing_replicas(snapshot, pools.instance_types, pools.not_ready, replaced)
-        planned = one_on_trial(planned, snapshot.node_claims, pools)
+        planned = round_.allowed(one_on_trial(planned, snapshot.node_claims, pools))
         if not planned:
             return with_fields(round_, missing_replicas=missing)
         round_.lease.check()
