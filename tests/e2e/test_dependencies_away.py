@@ -54,7 +54,7 @@ CONTINUES = {
     "pricing": "the catalog has prices",
     "iam": "the class has its instance profile",
     "cloudwatch": "metrics are log lines",
-    "events": "sweeps find what no hint announces",
+    "eventbridge": "sweeps find what no hint announces",
     "s3": "a warm function has the catalog",
 }
 """Services without which pending pods still get nodes and interrupted nodes are drained, and why."""
