@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,6 +77,10 @@ def fail_service(world: World, service: str) -> None:
     world.faults.clear()
 
 
+def poison(world: World, queue: str) -> None:
+    world.send_malformed_message(queue)
+
+
 def message_attacks() -> dict[str, Callable[[World], None]]:
     def hint(queue: str, detail_type: str) -> Callable[[World], None]:
         source = hints.FUNCTIONS if detail_type in FUNCTIONS_HINTS else hints.RELAY
@@ -94,7 +99,7 @@ def message_attacks() -> dict[str, Callable[[World], None]]:
         **{f"hint {queue}: {kind}": hint(queue, kind) for queue, types in QUEUES.items() for kind in types},
         **{f"event {rule}": about_one(rule) for rule in EVENTS},
         **{f"event Health in {minutes} min": announced(minutes) for minutes in (-60, 1.5, 60, 60 * 24 * 14)},
-        **{f"poison {queue}": (lambda world, q=queue: world.send_malformed_message(q)) for queue in QUEUES},
+        **{f"poison {queue}": partial(poison, queue=queue) for queue in QUEUES},
     }
 
 
@@ -167,7 +172,7 @@ def object_attacks() -> dict[str, Callable[[World], None]]:
         "Event": evicted,
         "Pod": cost,
         **{
-            f"NodeClaims' {key}": (lambda world, k=key, v=value: annotate_claims(world, k, v))
+            f"NodeClaims' {key}": partial(annotate_claims, annotation=key, value=value)
             for key, value in claim_annotations.items()
         },
     }
@@ -192,7 +197,7 @@ def test_all_that_can_be_forged_in_an_hour_stays_within_its_limits(world: World,
     began = world.clock.now()
     original = {n["metadata"]["uid"] for n in world.nodes()}
     attacks = {**message_attacks(), **object_attacks()}
-    attacks |= {f"without {s}": (lambda world, service=s: fail_service(world, service)) for s in SERVICES}
+    attacks |= {f"without {s}": partial(fail_service, service=s) for s in SERVICES}
     order = sorted(attacks)
     random.Random(seed).shuffle(order)  # noqa: S311 - not for security
     history: list[str] = []

@@ -1,0 +1,214 @@
+"""No failure makes a loop without a bound: calls of each operation about each object, an hour, while something fails.
+
+Each world has one failure, with pods that wait for nodes and nodes that are to be replaced. What functions write in
+Kubernetes is counted by object, calls to AWS by operation. The bounds are those of the table below, in each hour: the
+first two, and in the long tests each of a day.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from local.faults import Fault, InjectionPoint
+from local.kubelets.behavior import MachineBehavior
+from local.world import Options, World, sample_objects
+from tests.e2e.test_cluster_limits import NODE_POOL, apart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MINUTE = timedelta(minutes=1)
+ALWAYS = 10**9
+PER_OBJECT = 130
+"""Writes of one kind to one object of Kubernetes an hour: about one a minute by a sweep, and one by a requeue."""
+BOUNDS: dict[str, int] = {
+    "kubernetes POST events": 300,
+    "kubernetes PATCH events": 2_000,
+    "kubernetes POST nodeclaims": 200,
+    "kubernetes POST pods/eviction": 300,
+    "ec2 CreateFleet": 150,
+    "ec2 TerminateInstances": 150,
+    "ec2 CreateLaunchTemplate": 60,
+    "eventbridge PutEvents": 1_500,
+    "sqs SendMessage": 1_500,
+    "dynamodb UpdateItem": 1_500,
+}
+"""Calls of one operation an hour, of all functions about all objects."""
+
+
+class Hour:
+    """The calls of an hour: by operation and object of Kubernetes, and by operation."""
+
+    def __init__(self) -> None:
+        self.objects: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
+
+    def add(self, point: InjectionPoint) -> None:
+        if point.service != "kubernetes":
+            self.operations[f"{point.service} {point.operation}"] += 1
+        elif point.sending and point.operation != "GET":
+            path = point.target.partition("?")[0]
+            parts = [part for part in path.split("/") if part]
+            if "leases" in parts:  # a decision writes its lease; the calls of decisions are bounded by what they do
+                return
+            kind = parts[-1] if point.operation == "POST" else parts[-2]
+            if parts[-1] in {"eviction", "status", "binding"}:
+                kind = f"{parts[-3]}/{parts[-1]}"
+            self.operations[f"kubernetes {point.operation} {kind}"] += 1
+            if point.operation != "POST" or parts[-1] == "eviction":
+                self.objects[f"{point.operation} {path}"] += 1
+
+
+class Counts:
+    """The hours of a world, counted where calls are sent."""
+
+    def __init__(self, world: World) -> None:
+        self.hours = [Hour()]
+        self._world = world
+        self.watch()
+
+    def watch(self) -> None:
+        """Count from now on; faults that are injected later come after it."""
+        # A crash is looked for where a request is sent; none occurs.
+        self._world.faults.inject(self._add, Fault(crash="before"), times=ALWAYS)
+
+    def _add(self, point: InjectionPoint) -> bool:
+        self.hours[-1].add(point)
+        return False
+
+    def next_hour(self) -> None:
+        self.hours.append(Hour())
+
+
+def never(*_: Any) -> None:
+    """Nothing fails by a call: the world's machines do."""
+
+
+def always(service: str, operation: str, code: str, status: int = 400) -> Callable[[World], None]:
+    return lambda world: world.faults.inject_aws(service, operation, Fault(code=code, status=status), times=ALWAYS)
+
+
+def everything_of(service: str) -> Callable[[World], None]:
+    fault = Fault(code="InternalServerError", status=500)
+    return lambda world: world.faults.inject(lambda point: point.service == service, fault, times=ALWAYS)
+
+
+def denied(method: str, path: str, status: int = 500) -> Callable[[World], None]:
+    fault = Fault(code="InternalError", status=status, message="a webhook denied the request")
+    return lambda world: world.faults.inject_kubernetes(method, path, fault, times=ALWAYS)
+
+
+def no_such_types(world: World) -> None:
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m99.large"]}
+    patch = {"spec": {"template": {"spec": {"requirements": [requirement]}}}}
+    world.store.patch(world.store.kind(*NODE_POOL), "default", patch)
+
+
+def budget_of_zero(world: World) -> None:
+    world.apply(sample_objects.budget("web", 0))
+
+
+def poison(world: World) -> None:
+    for queue in ("provisioning", "disruption", "termination", "interruption"):
+        for body in ("{not a hint", "[" * 5_000, '{"detail-type": 7}'):
+            world.send_malformed_message(queue, body)
+
+
+FAILURES: dict[str, Callable[[World], None]] = {
+    "nodes never join": never,
+    "nodes are never ready": never,
+    "launches die after boot": never,
+    "evictions are denied": denied("POST", "/eviction"),
+    "PodDisruptionBudget of 0": budget_of_zero,
+    "no capacity": always("ec2", "CreateFleet", "InsufficientInstanceCapacity", 500),
+    "throttled launches": always("ec2", "CreateFleet", "RequestLimitExceeded", 503),
+    "launches are denied": always("ec2", "CreateFleet", "UnauthorizedOperation", 403),
+    "instance types don't exist": no_such_types,
+    "the image is gone": always("ec2", "CreateFleet", "InvalidAMIID.NotFound"),
+    "queue poison": poison,
+    "NodeClaims are denied": denied("POST", "/nodeclaims"),
+    "statuses are denied": denied("PATCH", "/status"),
+    "throttled terminations": always("ec2", "TerminateInstances", "RequestLimitExceeded", 503),
+    "DynamoDB away": everything_of("dynamodb"),
+    "SQS away": everything_of("sqs"),
+    "EventBridge away": everything_of("eventbridge"),
+}
+
+
+def behavior(failure: str) -> Callable[[Any], MachineBehavior]:
+    """How machines behave: those that come after the first three fail, if machines are what fails."""
+    launched: list[str] = []
+
+    def of(machine: Any) -> MachineBehavior:
+        launched.append(machine.instance_type)
+        late = len(launched) > READY
+        return MachineBehavior(
+            never_joins=late and failure == "nodes never join", never_ready=late and failure == "nodes are never ready"
+        )
+
+    return of
+
+
+READY = 3
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest) -> Iterator[World]:
+    with World(cluster="demo", options=Options(behavior=behavior(request.param))) as world:
+        yield world
+        world.expect_denials()
+
+
+def troubled(world: World, failure: str) -> Counts:
+    """Three nodes with a pod each, all drifted, and two more pods, while the failure lasts."""
+    requirements = {"node.kubernetes.io/instance-type": ["m5.large", "m6i.large"]}
+    pool = sample_objects.node_pool(requirements, disruption={"budgets": [{"nodes": "100%"}]})
+    world.apply([sample_objects.node_class(world), pool, apart("web", READY)])
+    world.run_until(lambda: len(world.pods(phase="Running")) == READY, limit=10 * MINUTE)
+    counts = Counts(world)
+    FAILURES[failure](world)
+    label = {"spec": {"template": {"metadata": {"labels": {"new": "true"}}}}}
+    world.store.patch(world.store.kind(*NODE_POOL), "default", label)
+    world.scale("default", "web", READY + 2)
+    return counts
+
+
+def run_hour(world: World, failure: str) -> None:
+    for _ in range(12):
+        world.run_for(5 * MINUTE)
+        if failure == "launches die after boot" and (ids := [i.id for i in world.instances()]):
+            boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=ids)
+
+
+def excesses(hour: Hour) -> dict[str, int]:
+    """What an hour has more of than its bounds."""
+    return {
+        **{name: count for name, count in hour.objects.items() if count > PER_OBJECT},
+        **{name: count for name, count in hour.operations.items() if count > BOUNDS.get(name, count)},
+    }
+
+
+@pytest.mark.calm_world  # it counts calls
+@pytest.mark.parametrize(("failure", "opened"), [(f, f) for f in FAILURES], indirect=["opened"], ids=list(FAILURES))
+def test_calls_of_an_hour_are_bounded_whatever_fails(opened: World, failure: str) -> None:
+    counts = troubled(opened, failure)
+    run_hour(opened, failure)
+    counts.next_hour()
+    run_hour(opened, failure)
+    assert [excesses(hour) for hour in counts.hours] == [{}, {}]
+
+
+@pytest.mark.long
+@pytest.mark.calm_world
+@pytest.mark.parametrize(("failure", "opened"), [(f, f) for f in FAILURES], indirect=["opened"], ids=list(FAILURES))
+def test_calls_of_a_day_are_bounded_whatever_fails(opened: World, failure: str) -> None:
+    counts = troubled(opened, failure)
+    for _ in range(24):
+        run_hour(opened, failure)
+        counts.next_hour()
+    assert [excesses(hour) for hour in counts.hours] == [{}] * 25
