@@ -9,16 +9,22 @@ import base64
 import hashlib
 import html
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+_STYLES = Path(__file__).parent / "report" / "page" / "page.css"
+
+
+def styles() -> str:
+    """The styles of every page."""
+    return _STYLES.read_text(encoding="utf-8")
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cli.demo.request import DemoRequest
 from cli.report import charts
+from distribution import layout
 from infra import assembly
 from local.world.stack_context import stack_context
 
@@ -22,23 +23,24 @@ RELAYS = ("function", "pod")
 """What watches the cluster in the demo: the function, or the pod in clusters of users and in comparisons."""
 
 
-def write(packages: Path) -> None:
-    """Write the files below the folder with the packages of a wheel.
+def write(build: Path) -> None:
+    """Write the files below the folder with a wheel's import package.
 
     Raises:
         OSError: Node.js or npm isn't installed.
         CalledProcessError: npm can't install uPlot.
     """
-    cluster = DemoRequest().cluster
+    cluster, tenon = DemoRequest().cluster, build / layout.IMPORT_PACKAGE
     for relay in RELAYS:
         context = stack_context(cluster, {"relay": relay})
         with tempfile.TemporaryDirectory() as temporary:
             synthesised = assembly.synthesise(cluster=cluster, out=Path(temporary) / "assembly", context=context)
-            folder = packages / "infra" / assembly.IN_WHEEL.name / assembly.name_in_wheel(cluster, context)
+            assemblies = tenon / layout.SOURCES / "infra" / assembly.IN_WHEEL.name
+            folder = assemblies / assembly.name_in_wheel(cluster, context)
             folder.mkdir(parents=True, exist_ok=True)
             for path in (synthesised / "manifest.json", *synthesised.glob("*.template.json")):
                 shutil.copyfile(path, folder / path.name)
-    _write_charts(packages / "cli" / "report" / "page" / charts.IN_WHEEL)
+    _write_charts(tenon / "cli" / "report" / "page" / charts.IN_WHEEL)
 
 
 def _write_charts(target: Path) -> None:

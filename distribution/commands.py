@@ -1,8 +1,8 @@
 """The command of setuptools that collects a wheel's files.
 
-Besides the packages, a wheel has the lock by which an installation bundles functions as a checkout does, and by
-assets.py what the repository doesn't have. All of it goes into
-setuptools' own build folder, never into the checkout's packages.
+layout.py moves the packages into one import package. A wheel also has the lock by which an installation bundles
+functions as a checkout does, and by assets.py what the repository doesn't have. All of it goes into setuptools' own
+build folder, never into the checkout's packages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class BuildPy(build_py):  # type: ignore[misc]  # setuptools has no types
             return
         shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
-        shutil.copyfile(_ROOT / "requirements.lock", Path(self.build_lib) / "infra" / "requirements.lock")
-        # a process of its own: the build's has imported setuptools' parts of packages that the CDK imports too
-        command = [sys.executable, "-m", "distribution.assets", str(Path(self.build_lib).resolve())]
-        subprocess.run(command, cwd=_ROOT, check=True)  # noqa: S603 (our own arguments)
+        folder = Path(self.build_lib).resolve()
+        shutil.copyfile(_ROOT / "requirements.lock", folder / "infra" / "requirements.lock")
+        # processes of their own: the build's has imported setuptools' parts of packages that the CDK imports too
+        for module in (["distribution.layout", "packages"], ["distribution.assets"]):
+            subprocess.run([sys.executable, "-m", *module, str(folder)], cwd=_ROOT, check=True)  # noqa: S603 (our own arguments)

@@ -36,7 +36,7 @@ def wheel() -> Json:
     roots = [canonicalize_name(Requirement(text).name) for text in project["dependencies"]]
     pins = _pins()
     components = [*_python(requirements_lock.closure(pins, roots)), _uplot()]
-    return _bill("tenon", project["version"], components, pins, roots)
+    return _bill(installation.DISTRIBUTION, project["version"], components, pins, roots)
 
 
 def function(name: str) -> Json:
@@ -69,7 +69,7 @@ def _version() -> str:
 
 
 def _bill(name: str, version: str, components: Sequence[Json], pins: Mapping[str, Pin], roots: Iterable[str]) -> Json:
-    own = f"pkg:pypi/{name}@{version}"
+    own = f"pkg:generic/{name}@{version}"  # no registry has it
     listed = {component["name"]: component["bom-ref"] for component in components}
     subject = {"type": "application", "bom-ref": own, "name": name, "version": version, "purl": own}
     bill = {

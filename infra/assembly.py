@@ -96,7 +96,7 @@ def _versions() -> dict[str, str]:
     except importlib.metadata.PackageNotFoundError as error:
         raise CdkMissingError(
             "synthesising the stack needs the AWS CDK: install Tenon with its extra infra, such as by "
-            "`pipx install 'tenon[infra]'`"
+            f"`{installation.with_infra()}`"
         ) from error
 
 

@@ -1,20 +1,47 @@
-"""Where Tenon's own files are: in the checkout, or next to its packages where its wheel is installed.
+"""Where Tenon's own files and modules are: in the checkout, or in the import package of its wheel.
 
-A wheel has the code that goes into the functions' bundles, the relay's Dockerfile, and a copy of requirements.lock in
-``infra/`` (distribution/commands.py). An installation may be read-only and is replaced by updates, so it keeps what it
-builds in the user's cache.
+A wheel has the code that goes into the functions' bundles as it is in the repository, with the relay's Dockerfile and a
+copy of requirements.lock (distribution/layout.py). An installation may be read-only and is replaced by updates, so it
+keeps what it builds in the user's cache.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
-ROOT = Path(__file__).resolve().parent.parent
-"""The folder of functions/, infra/, relay/ and shared/: the checkout, or site-packages."""
+if TYPE_CHECKING:
+    from types import ModuleType
+
+DISTRIBUTION = "tenon-eks"
+"""Tenon's name as a package (docs/designs/wheel.md)."""
+_PREFIX = __name__.removesuffix("infra.installation")
+"""What the names of Tenon's packages begin with: nothing in a checkout, the import package in a wheel."""
+_PACKAGES = Path(__file__).resolve().parent.parent
+ROOT = _PACKAGES / "sources" if _PREFIX else _PACKAGES
+"""The folder of functions/, infra/, relay/ and shared/ as they are in the repository."""
 
 _LOCK = "requirements.lock"
+
+
+def version() -> str:
+    """The version of Tenon that runs."""
+    return importlib.metadata.version(DISTRIBUTION)
+
+
+def with_infra() -> str:
+    """The command that installs Tenon with what deploying needs. No registry has Tenon, so it names a file."""
+    wheel = DISTRIBUTION.replace("-", "_")
+    return f"pipx install --force 'dist/{wheel}-{version()}-py3-none-any.whl[infra]'"
+
+
+def own_module(name: str) -> ModuleType:
+    """The module of this name in the repository, such as a function's handler."""
+    return importlib.import_module(f"{_PREFIX}{name}")
 
 
 def lock(root: Path) -> Path:

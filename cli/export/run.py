@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from cli.export.exposition import Exposition
 from cli.export.polling import OK
 from cli.export.server import serve
 from cli.printable import echo
+from infra import installation
 from infra.cluster.kubernetes.cluster_manifests import to_yaml
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def run(reference: ClusterReference, options: ExportOptions, *, listen: str, por
     """Serve the metrics, or print them once."""
     reference = kubeconfig_context.resolve_named(reference)
     with live_reader.read_only_aws(reference):
-        exporter = Exporter(reference, options, version=importlib.metadata.version("tenon"), log=_log)
+        exporter = Exporter(reference, options, version=installation.version(), log=_log)
         if once:
             exporter.connect()
             _print_once(exporter)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 from datetime import timedelta
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,10 +20,9 @@ from shared.base.decision_log import INTERRUPTED
 from shared.base.plurals import plural
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cli.report.recording import RecordedDecision, RecordedLaunches, Recording
 
+_PAGE = Path(__file__).parent / "page"
 _LONG_RUN_SECONDS = 3 * 3600
 _MAX_DECISIONS = 500
 _MAX_LAUNCHES = 20
@@ -62,14 +61,14 @@ def page(recording: Recording) -> str:
         "traffic": traffic.section(recording.traffic),
         "decisions": _decisions(recording),
         "data": _data(recording),
-        "styles": charts.read(charts.STYLES) + _asset("page.css"),
+        "styles": charts.read(charts.STYLES) + html_page.styles(),
         "scripts": f"/*\n{charts.read(charts.LICENSE)}*/\n{charts.read(charts.SCRIPT)}\n{_asset('page.js')}",
     }
     return html_page.filled(_asset("page.html"), parts)
 
 
 def _asset(name: str) -> str:
-    return (files("cli.report") / "page" / name).read_text(encoding="utf-8")
+    return (_PAGE / name).read_text(encoding="utf-8")
 
 
 def _data(recording: Recording) -> str:

@@ -6,7 +6,6 @@ is required, whether or not the type has a default for it.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import typing
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cli.json_output import VERSION_FIELD, VERSIONS, WITHOUT_VERSION
+from infra import installation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def schema(command: str) -> dict[str, Any]:
 
 def _load(path: str) -> type[Any]:
     module, _, name = path.partition(":")
-    class_: type[Any] = getattr(importlib.import_module(module), name)
+    class_: type[Any] = getattr(installation.own_module(module), name)
     return class_
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from datetime import timedelta
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import html_page, terminal
@@ -13,7 +13,6 @@ from cli.shadow.output import NAMES, dollars, sentences, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from cli.shadow.comparison import ShadowTotal
     from cli.shadow.days import ShadowDays
@@ -49,9 +48,9 @@ def page(shadow: ShadowDays) -> str:
         "offerings": _offerings(total),
         "pods": _pods(shadow),
         "events": _events(shadow),
-        "styles": (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
+        "styles": html_page.styles(),
     }
-    template = (files("cli.shadow") / "page.html").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     return html_page.filled(template, parts)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import CommandError, UsageError
 from cli.printable import echo
+from infra import installation
 from infra.cluster import resource_names
 from infra.options import context_keys, stack_options
 from shared.base.struct import Struct
@@ -110,7 +111,7 @@ def _check_cdk() -> None:
     """
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
     if missing:
-        raise CommandError(f"{missing[0]} isn't installed: pip install 'tenon[infra]'")
+        raise CommandError(f"{missing[0]} isn't installed: {installation.with_infra()}")
     if shutil.which(os.environ.get(_NODE) or "node") is None:
         raise CommandError("Node.js isn't on PATH, which the CDK's library needs: install version 20 or newer")
 

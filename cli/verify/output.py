@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from cli.json_output import Output, Time
 from cli.verify.call_times import Latency
 from cli.verify.redaction import redacted_values
 from cli.verify.result import StepResult
+from infra import installation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ def report_of(run: Verification, results: Sequence[StepResult], *, usd: float, l
     """The report of a run that has ended, redacted."""
     report = VerificationReport(
         run=run.id,
-        tenon=importlib.metadata.version("tenon"),
+        tenon=installation.version(),
         kubernetes=run.version,
         region=run.region,
         begun_at=json_output.moment(run.begun_at),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import html_page
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cli.verify.call_times import Latency
     from cli.verify.output import VerificationReport
 
@@ -51,9 +49,9 @@ def page(report: VerificationReport) -> str:
             figures=5,
             empty=_NOTHING,
         ),
-        "styles": (files("cli.report") / "page" / "page.css").read_text(encoding="utf-8"),
+        "styles": html_page.styles(),
     }
-    template = (files("cli.verify") / "page.html").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     return html_page.filled(template, parts)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import importlib
 import io
 import json
 import threading
@@ -23,6 +22,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from infra import installation
 from local.aws import dead_letters, recursive_loops, struct_types
 from local.aws.calls import CALLER
 from local.aws.captured_output import OUTPUT, captured_output
@@ -342,7 +342,7 @@ class LambdaFunctions:
         try:
             with captured_output, self._faults.line_crash(function.short_name) or contextlib.nullcontext():
                 module, attribute = function.handler.rsplit(".", 1)
-                result = getattr(importlib.import_module(module), attribute)(payload, context)
+                result = getattr(installation.own_module(module), attribute)(payload, context)
                 result = json.loads(json.dumps(result))
                 timeout.check()
         except (Exception, Crash, TimedOut, WorldEnded) as raised:  # noqa: BLE001 - as on Lambda: an exception is the result of the invocation

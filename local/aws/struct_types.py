@@ -7,10 +7,11 @@ On Lambda a process runs one invocation at a time. Here several run in one proce
 from __future__ import annotations
 
 import contextlib
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from infra import installation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ def prepare(handlers: Iterable[str]) -> None:
     """Import the handlers' modules, and use every struct type that they define or import."""
     for handler in handlers:
         if handler.startswith("functions."):
-            importlib.import_module(handler.rsplit(".", 1)[0])
+            installation.own_module(handler.rsplit(".", 1)[0])
     for type_ in set(_subclasses(msgspec.Struct)) - _PREPARED:
         # Types whose annotations exist for the type checker only are never decoded.
         with contextlib.suppress(NameError, TypeError):

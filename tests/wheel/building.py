@@ -21,7 +21,7 @@ def wheel(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder / "dist"), str(checkout)]
     subprocess.run(command, cwd=folder, env=environ, check=True)
-    (path,) = (folder / "dist").glob("tenon-*.whl")
+    (path,) = (folder / "dist").glob("tenon_eks-*.whl")
     return path
 
 

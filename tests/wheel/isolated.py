@@ -50,7 +50,7 @@ def create(folder: Path, wheel: Path) -> Path:
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], env=environ, check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    metadata = next(packages.glob("tenon-*.dist-info")) / "METADATA"
+    metadata = next(packages.glob("tenon_eks-*.dist-info")) / "METADATA"
     declared = importlib.metadata.PathDistribution(metadata.parent).requires or []
     for name in closure(declared):
         for path in importlib.metadata.distribution(name).files or ():

@@ -1,4 +1,4 @@
-"""The wheel, as `pipx install tenon` installs it: its commands work without a checkout, the CDK and Node.js."""
+"""The wheel, as `pipx install FILE` installs it: its commands work without a checkout, the CDK and Node.js."""
 
 from __future__ import annotations
 
@@ -80,13 +80,24 @@ def kubeconfig(installed: Installed) -> Iterator[Path]:
 def test_it_has_the_demos_stacks_and_the_charts_and_nothing_that_needs_the_checkout(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
-    assert tops == {"cli", "functions", "infra", "local", "relay", "shared"}
-    assert len([n for n in names if re.fullmatch(r"infra/assemblies/\w+/tenon-demo\.template\.json", n)]) == 2
-    assert "cli/report/page/uplot/dist/uPlot.iife.min.js" in names
-    assert "cli/report/page/uplot/LICENSE" in names
-    assert "cli/demo/manifests/spot-default.yaml" in names
-    assert "cli/verify/page.html" in names
-    assert "local/aws/latencies.yaml" in names
+    assert tops == {"tenon"}
+    stacks = r"tenon/sources/infra/assemblies/\w+/tenon-demo\.template\.json"
+    assert len([n for n in names if re.fullmatch(stacks, n)]) == 2
+    assert "tenon/cli/report/page/uplot/dist/uPlot.iife.min.js" in names
+    assert "tenon/cli/report/page/uplot/LICENSE" in names
+    assert "tenon/cli/demo/manifests/spot-default.yaml" in names
+    assert "tenon/cli/verify/page.html" in names
+    assert "tenon/local/aws/latencies.yaml" in names
+
+
+def test_it_adds_one_import_package_and_its_entry_points_are_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        assert archive.read(f"{folder}/top_level.txt") == b"tenon\n"
+        points = archive.read(f"{folder}/entry_points.txt").decode()
+    modules = re.findall(r"= (\S+):", points)
+    assert {module.partition(".")[0] for module in modules} == {"tenon"} != set()
+    assert len(modules) == 3
 
 
 def test_version(installed: Installed) -> None:
@@ -134,7 +145,19 @@ def test_verify_plans_for_a_demo_that_stays_up(installed: Installed, kubeconfig:
 def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:
     findings = json.loads(installed.run("preflight", "demo", "--json", code=1, KUBECONFIG=str(kubeconfig)))
     actions = [finding["action"] for finding in findings if finding["status"] == "unknown"]
-    assert any("pipx install 'tenon[infra]'" in action for action in actions)
+    assert any("pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[infra]'" in action for action in actions)
+
+
+def test_commands_work_where_an_app_has_packages_with_the_names_of_ours(installed: Installed) -> None:
+    app = installed.home / "app"
+    for name in ("cli", "functions", "infra", "local", "relay", "shared"):
+        (app / name).mkdir(parents=True)
+        (app / name / "__init__.py").write_text("raise ImportError('the package of the app')\n")
+    python_path = str(app)
+    assert installed.run("--version", PYTHONPATH=python_path) == "tenon 0.1.0\n"
+    result = json.loads(installed.run("demo", "--json", "--scale", "inflate=1", PYTHONPATH=python_path))
+    assert result["pods_scheduled"] == 1
+    assert json.loads(installed.run("schema", "demo", PYTHONPATH=python_path))["title"] == "tenon demo --json"
 
 
 def test_manifests_and_help(installed: Installed) -> None:

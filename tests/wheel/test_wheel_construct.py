@@ -25,8 +25,8 @@ pytestmark = pytest.mark.long
 BUNDLED = """
 import sys
 from pathlib import Path
-from infra import function_sizes, installation
-from infra.bundle import bundling
+from tenon.infra import function_sizes, installation
+from tenon.infra.bundle import bundling
 for function in function_sizes.OF_ANY_MODE:
     print(bundling._bundle(Path(sys.argv[1]), installation.ROOT, function, Path(sys.argv[1]) / "none", {}).name)
 print(installation.lock(installation.ROOT).read_text())
@@ -53,9 +53,15 @@ def environ(installed: Path, home: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("fetched")
-def test_the_app_of_the_documentation_is_synthesised_outside_of_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_the_app_of_the_documentation_is_synthesised_outside_of_the_checkout_with_packages_of_its_own(
+    installed: Path, tmp_path: Path
+) -> None:
     page = (assembly.CHECKOUT / "docs" / "construct.md").read_text()
     (app,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    for package in ("infra", "shared"):  # an app's own
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("OURS = True\n")
+    app = f"import infra\nimport shared\n{app}\nassert infra.OURS and shared.OURS\n"
     app, replaced = re.subn(r"StackOptions\(", 'StackOptions(bundle="source", ', app)
     assert replaced == 2
     (tmp_path / "app.py").write_text(app)
@@ -108,4 +114,6 @@ def test_an_installation_bundles_the_same_code_as_the_checkout(installed: Path, 
     lock = (assembly.CHECKOUT / "requirements.lock").read_text()
     assert done.stdout == "".join(f"{name}\n" for name in own) + f"{lock}\n"
     for name in ("Dockerfile", "requirements.txt"):  # of the relay's image
-        assert (installed / "relay" / name).read_bytes() == (assembly.CHECKOUT / "relay" / name).read_bytes()
+        assert (installed / "tenon" / "sources" / "relay" / name).read_bytes() == (
+            assembly.CHECKOUT / "relay" / name
+        ).read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.metadata
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from infra import installation
 from tests.integration.cli.command import CHECKOUT, TENON, call
 
 if TYPE_CHECKING:
@@ -319,4 +319,4 @@ def test_utf_16_files_of_powershell_are_read(tmp_path: Path) -> None:
 
 def test_the_version() -> None:
     done = call("--version")
-    assert (done.code, done.out) == (0, f"tenon {importlib.metadata.version('tenon')}\n")
+    assert (done.code, done.out) == (0, f"tenon {installation.version()}\n")

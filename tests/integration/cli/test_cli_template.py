@@ -192,7 +192,11 @@ def test_a_missing_part_of_the_cdk_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("PATH", str(tmp_path))
     assert_error(["template", "demo"], "Node.js isn't on PATH", code=1)
     monkeypatch.setitem(sys.modules, "constructs", None)
-    assert_error(["template", "demo"], "constructs isn't installed: pip install 'tenon[infra]'", code=1)
+    assert_error(
+        ["template", "demo"],
+        "constructs isn't installed: pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[infra]'",
+        code=1,
+    )
 
 
 @pytest.mark.usefixtures("aws", "code")

@@ -89,4 +89,4 @@ def test_each_dependency_has_its_reason_next_to_it() -> None:
         for before, line in zip(["", *lines], lines, strict=False)
         if line.startswith('    "') and "#" not in line and not before.strip().startswith("#")
     ]
-    assert bare == ['    "tenon[infra]",']
+    assert bare == ['    "tenon-eks[infra]",']
