@@ -17,11 +17,12 @@ from shared.base import aws, hints, metrics
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_sqs import SQSClient
     from mypy_boto3_sqs.type_defs import (
+        BatchResultErrorEntryTypeDef,
         MessageAttributeValueTypeDef,
         SendMessageBatchRequestEntryTypeDef,
         SendMessageRequestTypeDef,
@@ -122,18 +123,24 @@ def send_batches(sqs: SQSClient, queue_url: str, bodies: Iterable[str], *, delay
     """
     seconds = _delay_seconds(delay)
     for batch in _batches(bodies):
-        failed = list(batch)
-        for _ in range(2):
-            entries: list[SendMessageBatchRequestEntryTypeDef] = [
-                {"Id": str(i), "MessageBody": body, "DelaySeconds": seconds} for i, body in enumerate(failed)
-            ]
-            not_taken = sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed", [])
-            failed = [failed[int(entry["Id"])] for entry in not_taken]
-            if not failed:
-                break
-        else:
-            error = {"Code": not_taken[0]["Code"], "Message": not_taken[0].get("Message", "")}
-            raise ClientError({"Error": error}, "SendMessageBatch")
+        not_taken = _send_batch(sqs, queue_url, batch, seconds)
+        if not_taken:
+            not_taken = _send_batch(sqs, queue_url, [batch[int(entry["Id"])] for entry in not_taken], seconds)
+        if not_taken:
+            first = not_taken[0]
+            raise ClientError(
+                {"Error": {"Code": first["Code"], "Message": first.get("Message", "")}}, "SendMessageBatch"
+            )
+
+
+def _send_batch(
+    sqs: SQSClient, queue_url: str, bodies: Sequence[str], seconds: int
+) -> list[BatchResultErrorEntryTypeDef]:
+    """What SQS didn't take; an Id is the message's index."""
+    entries: list[SendMessageBatchRequestEntryTypeDef] = [
+        {"Id": str(i), "MessageBody": body, "DelaySeconds": seconds} for i, body in enumerate(bodies)
+    ]
+    return sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed", [])
 
 
 def _batches(bodies: Iterable[str]) -> Iterator[list[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from cli import file_contents
 from shared.api.yaml_documents import reader
 from shared.api.yaml_documents.tree import MAX_DEPTH, MAX_EXPANDED
-from tests.integration.cli.command import call
+from tests.integration.cli.command import CHECKOUT, call
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +77,52 @@ def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     done = call("plan", "--file", "/dev/zero")
     assert done.code == 2
     assert "/dev/zero: more than" in done.err
+
+
+KUBECONFIGS = {
+    "a billion laughs": LAUGHS,
+    "deep lists": "clusters: " + "[" * 10_000 + "]" * 10_000,
+    "a token that ends the header": json.dumps(
+        {
+            "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {"token": "x\r\nHost: example.com"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("text", KUBECONFIGS.values(), ids=KUBECONFIGS)
+def test_a_hostile_kubeconfig_is_an_error_in_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    done = call("plan", env={"KUBECONFIG": str(path), "AWS_REGION": "us-east-1"})
+    assert done.code == 1
+    assert len(done.err.splitlines()) == 1
+    assert "no cluster configured" in done.err
+
+
+@pytest.mark.parametrize("name", ["../../etc/x", "/etc/x", "a/b", "..", "x\x00y"])
+@pytest.mark.parametrize("command", ["template", "manifests", "demo --cluster"])
+def test_a_clusters_name_is_no_path(command: str, name: str) -> None:
+    done = call(*command.split(), name)
+    assert done.code == 2, done.err
+
+
+def test_files_are_only_written_where_options_say() -> None:
+    """A module that begins to write files is added here once it is clear that their names are of no object."""
+    writing = {"write_text", "write_bytes", "mkdir", "touch", "rename", "symlink_to", "unlink"}
+    found = {
+        str(path.relative_to(CHECKOUT / "cli"))
+        for path in (CHECKOUT / "cli").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writing
+    }
+    assert found == {
+        "demo/kept_world.py",  # the demo's kubeconfig, whose path is fixed
+        "html_page.py",  # --output
+        "report/recording.py",  # --record
+        "template/run.py",  # --template, and a temporary folder
+        "verify/run.py",  # --latencies
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tests.e2e.interruptions.environment import deployment, fill, small_nodes
@@ -58,8 +58,3 @@ def assert_nothing_lost_or_doubled(world: World, *, pods: int) -> None:
     assert sorted(c["status"].get("providerID", "").rpartition("/")[2] for c in world.claims()) == instances
     assert sorted(n["spec"]["providerID"].rpartition("/")[2] for n in world.nodes()) == instances
     assert not [c for c in world.claims() if "deletionTimestamp" in c["metadata"]]
-
-
-def terminated_since(world: World, moment: datetime) -> list[Any]:
-    """What the timeline has of instances that ended since then."""
-    return [h for h in world.timeline.of("instance terminated") if h.at >= moment]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from local.kubernetes.objects import Obj
     from local.world import World
 
 FUNCTIONS = ("provisioner", "lifecycle", "disruption", "termination", "interruption", "catalog")
@@ -79,7 +80,7 @@ def says(world: World, since: datetime) -> list[str]:
     return sorted(reported | ({"dead letters"} if world.dead_letters() else set()))
 
 
-def _recent_events(world: World, since: datetime) -> Iterable[dict[str, str]]:
+def _recent_events(world: World, since: datetime) -> Iterable[Obj]:
     stamp = since.strftime("%Y-%m-%dT%H:%M:%S")
     return [e for e in world.store.list(kinds.EVENTS) if str(e.get("lastTimestamp") or "") >= stamp]
 

@@ -66,7 +66,8 @@ def no_invocation(world: World, *short_names: str) -> Iterator[None]:
 @contextmanager
 def events_held_back(world: World) -> Iterator[None]:
     """While entered, EventBridge delivers nothing; at the end all of it at once."""
-    buses, held = world.aws.event_buses, []
+    buses = world.aws.event_buses
+    held: list[Any] = []
     with backends.replaced(buses, "_to_target", held.append):
         yield
     for delivery in held:

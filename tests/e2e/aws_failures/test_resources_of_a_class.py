@@ -22,6 +22,8 @@ from tests.e2e.aws_failures.conditions import (
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
     from local.world import World
 
 REQUESTS = {"cpu": "1500m", "memory": "900Mi"}
@@ -81,7 +83,7 @@ def test_an_image_of_another_architecture_launches_nothing_and_the_pod_says_why(
 def test_nodes_stay_when_all_subnets_or_groups_lose_their_tags(world: World, kind: str) -> None:
     before = start(world)
     ec2 = boto3.client("ec2")
-    tagged = [{"Name": "tag:karpenter.sh/discovery", "Values": [world.cluster]}]
+    tagged: list[FilterTypeDef] = [{"Name": "tag:karpenter.sh/discovery", "Values": [world.cluster]}]
     ids = (
         [s["SubnetId"] for s in ec2.describe_subnets(Filters=tagged)["Subnets"]]
         if kind == "subnets"

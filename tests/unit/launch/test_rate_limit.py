@@ -72,10 +72,11 @@ def test_without_dynamodb_a_process_keeps_to_the_rate_by_itself() -> None:
     dynamodb: Any = BestEffortDynamoDB(Unreachable())  # type: ignore[arg-type]
     calls = 0
     with runtime.using(runtime.Runtime(environ={}, now=lambda: start, cache={})):
+        now = start
         for second in range(30):
-            invocation = RateLimiter(dynamodb, "table", draw=lambda: 1.0)
             now = start + timedelta(seconds=second)
+            invocation = RateLimiter(dynamodb, "table", draw=lambda: 1.0)
             calls += sum(invocation.try_acquire(now=now) for _ in range(20))
         assert calls == BURST + 29 * REFILL
-        invocation.throttled(now=now)
+        RateLimiter(dynamodb, "table", draw=lambda: 1.0).throttled(now=now)
         assert not RateLimiter(dynamodb, "table").try_acquire(now=now + timedelta(seconds=MIN_BACKOFF))

@@ -43,7 +43,8 @@ def takes(stub: Stubber, bodies: list[str], *, refused: str = "") -> None:
 
 
 def send(stub: Stubber, bodies: list[str]) -> None:
-    send_batches(stub.client, URL, bodies, delay=timedelta(seconds=SECONDS))
+    sqs: Any = stub.client
+    send_batches(sqs, URL, bodies, delay=timedelta(seconds=SECONDS))
 
 
 def test_ten_messages_take_one_call(stub: Stubber) -> None:
