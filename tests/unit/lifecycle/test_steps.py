@@ -59,7 +59,7 @@ def test_a_step_follows_those_whose_results_it_needs(step: Step) -> None:
 def test_steps_that_need_the_lease_come_before_all_others() -> None:
     needs = [step.exclusive for step in STEPS]
     assert needs == sorted(needs, reverse=True)
-    assert [step.name for step in STEPS if step.exclusive] == ["NodeClaims", "reboots"]
+    assert [step.name for step in STEPS if step.exclusive] == ["Karpenter's lease", "NodeClaims", "reboots"]
 
 
 def test_no_step_is_in_the_list_twice() -> None:
