@@ -267,10 +267,10 @@ def with_condition(
         last_transition_time=since,
         observed_generation=generation,
     )
-    others = [c if c.observed_generation else with_fields(c, observed_generation=generation) for c in conditions]
+    dated = [c if c.observed_generation else with_fields(c, observed_generation=generation) for c in conditions]
     if before is None:
-        return [*others, after]
-    return [after if c.type == type_ else c for c in others]
+        return [*dated, after]
+    return [after if c.type == type_ else c for c in dated]
 
 
 def with_same_condition(conditions: list[Condition], type_: str, *, generation: int) -> list[Condition]:

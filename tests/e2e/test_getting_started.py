@@ -53,8 +53,8 @@ def labels(world: World) -> dict[str, dict[str, str]]:
 
 
 def node_of(world: World, pod: str) -> str:
-    (found,) = [p for p in world.pods() if p["metadata"]["name"] == pod]
-    return str(found["spec"].get("nodeName", ""))
+    (match,) = [p for p in world.pods() if p["metadata"]["name"] == pod]
+    return str(match["spec"].get("nodeName", ""))
 
 
 @pytest.fixture

@@ -171,9 +171,9 @@ def test_conditions_of_a_nodeclaim_that_is_deleted_are_of_its_deletion(world: Wo
     seen: list[dict[str, int]] = []
 
     def drained() -> bool:
-        found = [c for c in world.claims() if c["metadata"]["name"] == name]
-        seen.extend(generations(c) for c in found)
-        return not found or "Drained" in generations(found[0])
+        left = [c for c in world.claims() if c["metadata"]["name"] == name]
+        seen.extend(generations(c) for c in left)
+        return not left or "Drained" in generations(left[0])
 
     world.run_until(drained, limit=5 * MINUTE)
     assert seen[-1]["Drained"] == 0
