@@ -18,7 +18,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parent.parent
 _VERSION = "2.10.1"
 _LOCK = _ROOT / "requirements.lock"
-_FOUND, _UNREACHABLE = 1, 2
+_VULNERABLE, _UNREACHABLE = 1, 2
 Json = dict[str, Any]
 
 
@@ -35,9 +35,9 @@ def main(arguments: list[str]) -> int:
     answer = _audit(tool, lock)
     if names := unaudited(answer):
         return _unreachable(f"there is no answer about {', '.join(names)}", arguments)
-    found = vulnerabilities(answer)
-    sys.stdout.writelines(f"{line}\n" for line in found or ["no known vulnerabilities"])
-    return _FOUND if found else 0
+    advisories = vulnerabilities(answer)
+    sys.stdout.writelines(f"{line}\n" for line in advisories or ["no known vulnerabilities"])
+    return _VULNERABLE if advisories else 0
 
 
 def unaudited(answer: Json) -> list[str]:

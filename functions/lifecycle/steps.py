@@ -150,8 +150,10 @@ def with_rebooting_nodes(state: ReconcileState) -> bool:
 # --- what a step does ---
 
 
-def _pause_for_karpenter(context: ReconcileContext, _state: ReconcileState) -> None:
-    karpenter_lease.pause_while_held(context)
+def _on_snapshot(
+    action: Callable[[ReconcileContext, Snapshot], None],
+) -> Callable[[ReconcileContext, ReconcileState], None]:
+    return lambda context, state: action(context, state.snapshot)
 
 
 def _reconcile_nodeclaims(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
@@ -168,10 +170,6 @@ def _advance_reboots(context: ReconcileContext, state: ReconcileState) -> None:
     from functions.lifecycle.claims import reboot
 
     reboot.advance_reboots(context, state.snapshot)
-
-
-def _write_invalid(context: ReconcileContext, state: ReconcileState) -> None:
-    validation.write_invalid(context, state.snapshot)
 
 
 def _read_boot_failures(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
@@ -197,10 +195,6 @@ def _follow_zonal_shifts(context: ReconcileContext, state: ReconcileState) -> Re
         snapshot=with_fields(state.snapshot, shifted_zones=shifts),
         visible=with_fields(state.visible, shifted_zones=shifts),
     )
-
-
-def _remember_short_subnets(context: ReconcileContext, state: ReconcileState) -> None:
-    free_addresses.remember_short_subnets(context, state.node_classes)
 
 
 def _read_pauses(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
@@ -238,10 +232,6 @@ def _write_capacity_buffer_statuses(context: ReconcileContext, state: ReconcileS
     capacity_buffer_status.write_statuses(context, visible)
 
 
-def _write_commitment_conditions(context: ReconcileContext, state: ReconcileState) -> None:
-    commitment_status.write_conditions(context, state.visible)
-
-
 def _write_cluster_limit_conditions(context: ReconcileContext, state: ReconcileState) -> None:
     from functions.lifecycle.statuses import cluster_limit_status
 
@@ -254,14 +244,6 @@ def _write_hourly_limits(context: ReconcileContext, state: ReconcileState) -> No
         from functions.lifecycle.statuses import hourly_limit_status
 
         hourly_limit_status.write_conditions(context, state.visible)
-
-
-def _adopt(context: ReconcileContext, state: ReconcileState) -> None:
-    adoption.adopt(context, state.snapshot)
-
-
-def _remember_launch_times(context: ReconcileContext, state: ReconcileState) -> None:
-    launch_times.remember(context, state.snapshot)
 
 
 def _list_instances(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
@@ -311,11 +293,16 @@ def _measure(context: ReconcileContext, state: ReconcileState) -> None:
 
 STEPS: tuple[Step, ...] = (
     # What follows leaves alone what a pause says.
-    Step(name="Karpenter's lease", run=_pause_for_karpenter, when=comparing_with_ec2, exclusive=True),
+    Step(
+        name="Karpenter's lease",
+        run=lambda context, _state: karpenter_lease.pause_while_held(context),
+        when=comparing_with_ec2,
+        exclusive=True,
+    ),
     Step(name="NodeClaims", run=_reconcile_nodeclaims, when=always, exclusive=True),
     # A node that is back is initialized in the next reconcile, which its hints bring within seconds.
     Step(name="reboots", run=_advance_reboots, when=with_rebooting_nodes, after=("NodeClaims",), exclusive=True),
-    Step(name="invalid objects", run=_write_invalid, when=always),
+    Step(name="invalid objects", run=_on_snapshot(validation.write_invalid), when=always),
     Step(name="boot failures", run=_read_boot_failures, when=resolving_node_classes, after=("NodeClaims",)),
     Step(
         name="node classes",
@@ -327,7 +314,7 @@ STEPS: tuple[Step, ...] = (
     Step(name="zonal shifts", run=_follow_zonal_shifts, when=comparing_with_ec2, after=("node classes",)),
     Step(
         name="short subnets",
-        run=_remember_short_subnets,
+        run=lambda context, state: free_addresses.remember_short_subnets(context, state.node_classes),
         when=resolving_node_classes,
         after=("node classes",),
     ),
@@ -366,7 +353,7 @@ STEPS: tuple[Step, ...] = (
     # These five write to NodePools too: their conditions and annotations, not their status as a whole.
     Step(
         name="commitment conditions",
-        run=_write_commitment_conditions,
+        run=lambda context, state: commitment_status.write_conditions(context, state.visible),
         when=resolving_node_classes,
         after=("NodePool statuses",),
     ),
@@ -377,8 +364,10 @@ STEPS: tuple[Step, ...] = (
         after=("NodePool statuses",),
     ),
     Step(name="hourly limits", run=_write_hourly_limits, when=resolving_node_classes, after=("NodePool statuses",)),
-    Step(name="adoption", run=_adopt, when=resolving_node_classes, after=("NodePool statuses",)),
-    Step(name="launch times", run=_remember_launch_times, when=resolving_node_classes, after=("adoption",)),
+    Step(name="adoption", run=_on_snapshot(adoption.adopt), when=resolving_node_classes, after=("NodePool statuses",)),
+    Step(
+        name="launch times", run=_on_snapshot(launch_times.remember), when=resolving_node_classes, after=("adoption",)
+    ),
     # A NodeClaim may get its instance's providerID back in the first step, and is no garbage then.
     Step(name="instances", run=_list_instances, when=comparing_with_ec2, after=("NodeClaims",)),
     Step(name="instance tags", run=_tag_instances, when=comparing_with_ec2, after=("instances",)),

@@ -69,6 +69,7 @@ def alarms(functions: Collection[str] = function_sizes.ALL) -> tuple[str, ...]:
         "relay-silent",
         "garbage-kept",
         "launches-fail",
+        "hourly-limits",
         "catalog-stale",
     )
 

@@ -23,6 +23,7 @@ from shared.api.meta import is_true
 from shared.api.nodeclaim import rebooting_nodes
 from shared.api.nodepool import REASONS
 from shared.api.pause import paused_pools
+from shared.base.plurals import plural
 from shared.disruption.command import DRIFTED, EMPTY, UNHEALTHY, Blocker
 from shared.disruption.disruption_queue import is_queued
 
@@ -106,7 +107,7 @@ def unready_blocker(snapshot: Snapshot, reason: str) -> str:
     unready = ready.count(False)
     if unready <= _FEW_NODES or unready * _PERCENT < _UNREADY_PERCENT * len(ready):
         return ""
-    return f"nothing is disrupted while {unready} of the cluster's {len(ready)} nodes are not Ready"
+    return f"nothing is disrupted while {unready} of {plural(len(ready), 'node')} in the cluster are not Ready"
 
 
 def _is_established(node: Node) -> bool:

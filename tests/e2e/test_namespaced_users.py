@@ -47,7 +47,7 @@ FORGED = {
 
 
 @pytest.fixture
-def others(world: World) -> World:
+def shared_world(world: World) -> World:
     """Two pods of somebody else on one node of a NodePool with a limit."""
     pool = sample_objects.node_pool(
         {"karpenter.sh/capacity-type": ["on-demand"], "karpenter.k8s.aws/instance-cpu": ["2", "4"]},
@@ -90,20 +90,20 @@ def settle(world: World, before: dict[str, Any]) -> int:
     return most
 
 
-def test_pods_buy_up_to_the_limits_and_move_nobody_elses_whatever_their_annotations_say(others: World) -> None:
-    before = unharmed(others)
+def test_pods_buy_up_to_the_limits_and_move_nobody_elses_whatever_their_annotations_say(shared_world: World) -> None:
+    before = unharmed(shared_world)
     pods = sample_objects.deployment(
         "many", 40, {"cpu": "900m"}, annotations=FORGED, priorityClassName="system-node-critical"
     )
     kept = sample_objects.deployment("kept", 1, {"cpu": "100m"}, annotations={names.DO_NOT_DISRUPT: "true"})
-    others.apply([of_team(pods), of_team(kept), of_team(sample_objects.budget("many", 0))])
-    assert CPUS // 2 < settle(others, before) <= CPUS
-    others.scale(TEAM, "many", 0)
-    settle(others, before)
+    shared_world.apply([of_team(pods), of_team(kept), of_team(sample_objects.budget("many", 0))])
+    assert CPUS // 2 < settle(shared_world, before) <= CPUS
+    shared_world.scale(TEAM, "many", 0)
+    settle(shared_world, before)
 
 
-def test_a_capacity_buffer_keeps_room_up_to_the_limits_and_none_once_it_is_deleted(others: World) -> None:
-    before = unharmed(others)
+def test_a_capacity_buffer_keeps_room_up_to_the_limits_and_none_once_it_is_deleted(shared_world: World) -> None:
+    before = unharmed(shared_world)
     template = {
         "apiVersion": "v1",
         "kind": "PodTemplate",
@@ -119,19 +119,19 @@ def test_a_capacity_buffer_keeps_room_up_to_the_limits_and_none_once_it_is_delet
         }
         for n in range(2)
     ]
-    others.apply([template, *buffers])
-    assert CPUS // 2 < settle(others, before) <= CPUS
-    kind = others.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
+    shared_world.apply([template, *buffers])
+    assert CPUS // 2 < settle(shared_world, before) <= CPUS
+    kind = shared_world.store.kind("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer")
     for buffer in buffers:
-        others.store.delete(kind, buffer["metadata"]["name"], namespace=TEAM)
-    settle(others, before)
-    assert len(others.nodes()) == len(set(before.values()))
+        shared_world.store.delete(kind, buffer["metadata"]["name"], namespace=TEAM)
+    settle(shared_world, before)
+    assert len(shared_world.nodes()) == len(set(before.values()))
 
 
-def test_forged_events_and_leases_of_a_namespace_change_nothing(others: World) -> None:
-    before = unharmed(others)
+def test_forged_events_and_leases_of_a_namespace_change_nothing(shared_world: World) -> None:
+    before = unharmed(shared_world)
     (node,) = set(before.values())
-    about = [("Pod", "default", p["metadata"]["name"]) for p in running(others, "others")] + [("Node", "", node)]
+    about = [("Pod", "default", p["metadata"]["name"]) for p in running(shared_world, "others")] + [("Node", "", node)]
     for number, (kind, own, name) in enumerate(about):
         for reason in ("Evicted", "Preempted", "TaintManagerEviction", "SpotInterrupted", "DisruptionBlocked"):
             event = {
@@ -142,12 +142,12 @@ def test_forged_events_and_leases_of_a_namespace_change_nothing(others: World) -
                 "source": {"component": "tenon"},
                 "reportingComponent": "tenon",
             }
-            others.store.create(kinds.EVENTS, event, namespace=TEAM)
+            shared_world.store.create(kinds.EVENTS, event, namespace=TEAM)
     lease = {
         "metadata": {"name": "tenon", "namespace": TEAM},
         "spec": {"holderIdentity": "x", "leaseDurationSeconds": 9},
     }
-    others.store.create(kinds.LEASES, lease, namespace=TEAM)
-    claims = {c["metadata"]["uid"] for c in others.claims()}
-    settle(others, before)
-    assert {c["metadata"]["uid"] for c in others.claims()} == claims
+    shared_world.store.create(kinds.LEASES, lease, namespace=TEAM)
+    claims = {c["metadata"]["uid"] for c in shared_world.claims()}
+    settle(shared_world, before)
+    assert {c["metadata"]["uid"] for c in shared_world.claims()} == claims

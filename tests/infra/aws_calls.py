@@ -24,6 +24,9 @@ SERVICES = (
     "ssm",
 )
 
+_AUTHORIZED_BY = {"sqs:SendMessageBatch": "sqs:SendMessage"}
+"""Operations without an action of their own (Service Authorization Reference, Amazon SQS)."""
+
 
 def reachable(function: str) -> set[str]:
     """The AWS calls in all modules that a function can import, as IAM actions."""
@@ -31,7 +34,8 @@ def reachable(function: str) -> set[str]:
     by_name: dict[str, set[str]] = {}
     for service in SERVICES:
         for operation in session.get_service_model(service).operation_names:
-            by_name.setdefault(xform_name(operation), set()).add(f"{service}:{operation}")
+            call = f"{service}:{operation}"
+            by_name.setdefault(xform_name(operation), set()).add(_AUTHORIZED_BY.get(call, call))
     calls = set()
     for path in function_imports.first_party_modules(assembly.CHECKOUT, function).values():
         tree = ast.parse(path.read_text())

@@ -211,7 +211,7 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     function_sizes.INTERRUPTION: _POWER | _GROUPS | {"ec2:TerminateInstances", "s3:PutObject"},
     # It lists instances, resolves node classes and remembers failures at boot.
     function_sizes.LIFECYCLE: frozenset(a for a in _LAUNCH_ACTIONS if not a.startswith("dynamodb:"))
-    | {"ec2:TerminateInstances"}
+    | {"ec2:TerminateInstances", "sqs:ChangeMessageVisibility"}
     | {_SHIFTS}
     | _POWER,
     # Only that of a fleet looks at its clusters (test_infra_fleet.py).

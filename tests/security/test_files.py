@@ -113,13 +113,13 @@ def test_a_clusters_name_is_no_path(command: str, name: str) -> None:
 def test_files_are_only_written_where_options_say() -> None:
     """A module that begins to write files is added here once it is clear that their names are of no object."""
     writing = {"write_text", "write_bytes", "mkdir", "touch", "rename", "symlink_to", "unlink"}
-    found = {
+    written = {
         str(path.relative_to(CHECKOUT / "cli"))
         for path in (CHECKOUT / "cli").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writing
     }
-    assert found == {
+    assert written == {
         "demo/kept_world.py",  # the demo's kubeconfig, whose path is fixed
         "html_page.py",  # --output
         "report/recording.py",  # --record

@@ -110,7 +110,7 @@ def test_json_has_them_escaped_and_is_the_same_value() -> None:
 
 def test_commands_print_by_these_two_doors_only() -> None:
     """A console of rich's own, or ``typer.echo``, would print what is above."""
-    found = [
+    direct = [
         f"{path.relative_to(CLI)}:{node.lineno}: {ast.unparse(node.func)}"
         for path in CLI.rglob("*.py")
         if path.name not in ("printable.py", "terminal.py")
@@ -118,4 +118,4 @@ def test_commands_print_by_these_two_doors_only() -> None:
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("typer.echo", "typer.secho", "Console", "click.echo")
     ]
-    assert not found
+    assert direct == []

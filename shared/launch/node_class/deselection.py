@@ -36,8 +36,8 @@ def unconfirmed(runtime: Runtime, key: str, ids: Collection[str], *, now: dateti
     """
     by_class = runtime.cached(_CACHE_KEY, dict[str, dict[str, datetime]])
     earlier = by_class.pop(key, {})
-    for other in [name for name, seen in by_class.items() if all(now - at >= _FORGOTTEN_AFTER for at in seen.values())]:
-        del by_class[other]
+    for past in [name for name, seen in by_class.items() if all(now - at >= _FORGOTTEN_AFTER for at in seen.values())]:
+        del by_class[past]
     if ids:
         by_class[key] = {i: earlier.get(i, now) for i in ids}
     return frozenset(i for i in ids if now - earlier.get(i, now) < CONFIRMED_AFTER)

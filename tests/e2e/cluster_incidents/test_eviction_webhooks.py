@@ -35,12 +35,12 @@ def test_it_is_named_other_drains_continue_and_the_grace_period_ends_it(world: W
     world.apply([sample_objects.node_class(world), pool, web])
     world.run_until(lambda: len(running(world, "web")) == 3)
     world.run_for(MINUTE)
-    held, other = running(world, "web")[:2]
+    held, free = running(world, "web")[:2]
     path = f"/pods/{held['metadata']['name']}/eviction"
     world.faults.inject_kubernetes("POST", path, FAULTS[how], times=10**9)
-    for pod in (held, other):
+    for pod in (held, free):
         world.store.delete(kinds.NODES, pod["spec"]["nodeName"])
-    world.run_until(lambda: other["metadata"]["uid"] not in uids(world), limit=2 * MINUTE)
+    world.run_until(lambda: free["metadata"]["uid"] not in uids(world), limit=2 * MINUTE)
     world.run_for(5 * MINUTE)
     assert held["metadata"]["uid"] in uids(world)
     (event,) = events(world, "FailedDraining", name=held["spec"]["nodeName"])

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from local.world import Options, World, sample_objects
-from tests.e2e.cluster_incidents.test_bounded_buying import pool
+from tests.e2e.cluster_incidents.test_bounded_launches import pool
 from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE
 from tests.e2e.world_state import running
 

@@ -130,7 +130,7 @@ def test_nothing_is_disrupted_while_most_nodes_are_not_ready(
         message = budgets.hold(cluster.pool, cluster.snapshot, reason=reason, now=NOW)
         assert bool(message) == holds
         if holds:
-            assert message == f"nothing is disrupted while {unready} of the cluster's {total} nodes are not Ready"
+            assert message == f"nothing is disrupted while {unready} of {total} nodes in the cluster are not Ready"
             assert budgets.allowed_disruptions(cluster.pool, cluster.snapshot, reason=reason, now=NOW) == 0
 
 

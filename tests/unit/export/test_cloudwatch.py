@@ -104,6 +104,6 @@ def test_what_the_cluster_says_without_charge_is_not_read_from_cloudwatch() -> N
     by_the_cluster = {
         metrics.CREATED, metrics.DISRUPTED, metrics.REGISTERED, metrics.NODES, metrics.COST, metrics.PENDING,
         metrics.OLDEST_PENDING_SECONDS, metrics.CPU_UTILISATION, metrics.MEMORY_UTILISATION, metrics.PAUSED,
-        metrics.BREAKERS, metrics.REALISED_PRICE,
+        metrics.BREAKERS, metrics.HELD, metrics.REALISED_PRICE,
     }  # fmt: skip
     assert set(metrics.ALL) - exported == by_the_cluster
