@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import os
 import sys
 from typing import Annotated
@@ -32,7 +33,6 @@ from cli.simulate.command import simulate
 from cli.status.command import status
 from cli.template.command import publish, template
 from cli.verify.command import verify
-from infra import installation
 
 app = typer.Typer(
     name="tenon",
@@ -47,7 +47,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 (typer's callback)
     if requested:
-        echo(f"tenon {installation.version()}")
+        echo(f"tenon {importlib.metadata.version(program.DISTRIBUTION)}")
         raise typer.Exit
 
 

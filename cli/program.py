@@ -6,6 +6,8 @@ import sys
 from pathlib import PurePath
 
 TENON, PLUGIN = "tenon", "kubectl tenon"
+DISTRIBUTION = "tenon-eks"
+"""As infra.installation.DISTRIBUTION, which is too much to import for ``--version``."""
 
 
 def name() -> str:

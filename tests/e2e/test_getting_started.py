@@ -94,11 +94,11 @@ def test_a_gpu_pod_of_the_recipe_gets_a_tainted_on_demand_node_of_the_gpu_pool_a
     plain = {**trainer, "metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     intolerant = {**trainer, "metadata": {"name": "intolerant"}, "spec": {**trainer["spec"], "tolerations": []}}
     guide.apply([pool, trainer])
-    guide.run_until(lambda: bool(node_of(guide, "trainer")), limit=10 * MINUTE)
+    guide.run_until(lambda: bool(node_of(guide, "finetuning")), limit=10 * MINUTE)
     guide.apply([plain, intolerant])
     guide.run_for(5 * MINUTE)
     of, nodes = labels(guide), {n["metadata"]["name"]: n for n in guide.nodes()}
-    gpu = node_of(guide, "trainer")
+    gpu = node_of(guide, "finetuning")
     assert (of[gpu][names.NODEPOOL], of[gpu][names.CAPACITY_TYPE]) == ("gpu", "on-demand")
     assert of[gpu]["kubernetes.io/arch"] == "amd64"
     assert GPU in {taint["key"] for taint in nodes[gpu]["spec"]["taints"]}

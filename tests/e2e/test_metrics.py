@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 UNWRITTEN = {
     metrics.PAUSED,
     metrics.BREAKERS,
+    metrics.HELD,
     metrics.GROUP_NODES_ADDED,
     metrics.GROUP_NODES_REMOVED,
     metrics.LIFECYCLE_FAILURES,
@@ -33,7 +34,7 @@ UNWRITTEN = {
     metrics.PROACTIVELY_REPLACED,
     metrics.INTERRUPTION_CONTRADICTED,
 }
-"""Counts of failures, forged events, maintenance that EC2 announces, pauses and node groups: none of it is here."""
+"""Counts of failures, forged events, maintenance that EC2 announces, pauses, limits and node groups: none of it is here."""
 
 
 @pytest.mark.flow

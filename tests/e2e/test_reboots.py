@@ -66,7 +66,7 @@ def test_a_node_reboots_in_place_and_pods_that_cannot_be_evicted_ride_along(worl
         "reason": "Rebooting",
         "message": "the node is rebooting",
         "lastTransitionTime": "",
-        "observedGeneration": 0,
+        "observedGeneration": issued["metadata"]["generation"],
     }
     assert condition(issued, "Ready")["status"] == "False"
     assert not is_initialized(world.nodes(POOL)[0])

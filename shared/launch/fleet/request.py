@@ -101,7 +101,7 @@ class FleetRequest(Struct, kw_only=True):
     def within_limit(self, plan: FleetPlan) -> FleetPlan:
         """The plan with the cheapest overrides, as many as EC2 takes in one call, and of as many launch templates."""
         tags = [tag for kind in self._tag_specifications(self.claims) for tag in kind["Tags"]]
-        tags_size = sum(_TAG + len(quote(tag["Key"])) + len(quote(tag["Value"])) for tag in tags)
+        tags_size = sum(_TAG + len(quote(tag["Key"])) + len(quote(str(tag["Value"]))) for tag in tags)
         keys = dict.fromkeys(self._template_key(o) for o in plan.overrides)
         first = set(list(keys)[:_MAX_TEMPLATES])
         overrides = tuple(o for o in plan.overrides if self._template_key(o) in first)

@@ -22,7 +22,7 @@ def pool(world: World, *, budgets: str = "100%", **template: Any) -> None:
     world.apply(sample_objects.node_pool(REQUIREMENTS, disruption=disruption, template=template))
 
 
-def test_a_daemon_for_a_label_that_comes_after_the_node_takes_its_room_a_few_times_only(world: World) -> None:
+def test_a_daemon_for_a_label_that_comes_after_the_node_takes_its_room_a_bounded_number_of_times(world: World) -> None:
     pool(world)
     daemon = sample_objects.daemon_set("agent", {"cpu": "1200m"})
     daemon["spec"]["template"]["spec"] |= {
@@ -40,8 +40,9 @@ def test_a_daemon_for_a_label_that_comes_after_the_node_takes_its_room_a_few_tim
                 label = {"metadata": {"labels": {"example.com/late": "yes"}}}
                 world.store.patch(kinds.NODES, node["metadata"]["name"], label)
         launched.append(len(world.aws.instances.all))
-    assert launched[0] == launched[-1] <= 15
-    assert not world.instances()
+    assert launched[0] <= 15
+    assert launched[-1] <= 60  # it is tried again after half an hour
+    assert len(world.instances()) <= 4
 
 
 def test_pods_that_are_deleted_at_once_never_have_more_nodes_than_they_need(world: World) -> None:

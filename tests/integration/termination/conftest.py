@@ -76,10 +76,15 @@ class Environment:
         self.warm = {"cluster:client": self.client, "cluster:facts": {CLUSTER: (self.now + timedelta(days=99), info)}}
         with runtime.using(self.host):
             aws.sqs().meta.events.register("provide-client-params.sqs.SendMessage", self._sent)
+            aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", self._sent_batch)
             aws.ec2().meta.events.register("before-call.ec2", self._called)
 
     def _sent(self, params: dict[str, Any], **_: object) -> None:
         self.due.append((self.now + timedelta(seconds=params.get("DelaySeconds", 0)), params["MessageBody"]))
+
+    def _sent_batch(self, params: dict[str, Any], **_: object) -> None:
+        for entry in params["Entries"]:
+            self._sent(entry)
 
     def _called(self, model: Any, **_: object) -> None:
         self.calls.append(model.name)
