@@ -39,7 +39,9 @@ def missing(written: object, stored: object, path: str = "") -> list[str]:
             f for key in written if key in stored for f in missing(written[key], stored[key], f"{path}.{key}")
         ]
     if isinstance(written, list) and isinstance(stored, list):
-        return [f for i, (w, s) in enumerate(zip(written, stored, strict=True)) for f in missing(w, s, f"{path}[{i}]")]
+        # Admission appends to lists, such as the tolerations of a pod.
+        pairs = zip(written, stored[: len(written)], strict=True)
+        return [f for i, (w, s) in enumerate(pairs) for f in missing(w, s, f"{path}[{i}]")]
     return []
 
 

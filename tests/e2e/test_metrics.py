@@ -34,7 +34,7 @@ UNWRITTEN = {
     metrics.PROACTIVELY_REPLACED,
     metrics.INTERRUPTION_CONTRADICTED,
 }
-"""Counts of failures, forged events, maintenance that EC2 announces, pauses, limits and node groups: none of it is here."""
+"""Counts of failures, forged events, announced maintenance, pauses, limits and node groups: none of it is here."""
 
 
 @pytest.mark.flow
