@@ -96,7 +96,7 @@ def _by_family(
             "AMINotFound",
             f"{field} names no image: AWS publishes no {family.name} {release} for Kubernetes {version} in this Region",
         )
-    return selected
+    return _as_before(node_class, selected)
 
 
 def _in_use(
@@ -105,6 +105,14 @@ def _in_use(
     """The AMIs of the class's status that have one of the ids and aren't among the images."""
     names = {ami.id: ami.name for ami in node_class.status.amis if ami.id not in images}
     return {id_: {"ImageId": id_, "Name": names[id_]} for id_ in ids if id_ in names}
+
+
+def _as_before(node_class: EC2NodeClass, selected: tuple[ResolvedAMI, ...]) -> tuple[ResolvedAMI, ...]:
+    """The AMIs in the order of the class's status if they are the same: EC2 didn't tell the age of each."""
+    places = {ami.id: place for place, ami in enumerate(node_class.status.amis)}
+    if places.keys() != {ami.id for ami in selected}:
+        return selected
+    return tuple(sorted(selected, key=lambda ami: places[ami.id]))
 
 
 def _parameter_values(ssm: SSMClient, names: Sequence[str], field: str) -> dict[str, str]:
