@@ -62,6 +62,7 @@ def test_without_quota_for_spot_on_demand_is_launched_and_spot_again_later(world
     assert capacity_types(world) == {"spot", "on-demand"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("quota", [VCPUS, ADDRESSES], ids=lambda quota: quota[0])
 def test_a_quota_that_every_offering_meets_is_named_on_the_pod_and_few_calls_are_made(
     world: World, quota: tuple[str, str]
