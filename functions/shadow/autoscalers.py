@@ -10,12 +10,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shared.api import labels as names
-from shared.cluster.errors import NotFoundError
-from shared.cluster.lease import LeaseObject, is_recent
-from shared.cluster.resources import LEASES
+from shared.cluster.lease import is_recent, read_lease
 from shared.node_groups.services import group_services
 from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
 from shared.node_groups.stored_options import NAMESPACE
@@ -42,11 +38,9 @@ def scaled_instances(client: Client, cluster: str, *, now: datetime) -> frozense
         ApiError: the API server can't be read.
         ClientError, BotoCoreError: AWS refuses a call.
     """
-    try:
-        lease = msgspec.json.decode(client.get(LEASES.path(LEASE, namespace=NAMESPACE)), type=LeaseObject)
-    except NotFoundError:
-        return frozenset()
-    if lease.spec.renew_time is None or not is_recent(lease.spec.renew_time, now=now, within=_RUNNING):
+    lease = read_lease(client, LEASE, namespace=NAMESPACE)
+    renewed = lease.spec.renew_time if lease is not None else None
+    if renewed is None or not is_recent(renewed, now=now, within=_RUNNING):
         return frozenset()
     groups = group_services().groups(cluster, now=now)
     growing = (group for group in groups if group.maximum > group.minimum)

@@ -15,7 +15,7 @@ from shared.api.pause import Pause, read_pause
 from shared.api.zonal_shift import current_shifts
 from shared.base.struct import Struct
 from shared.cluster.errors import AlreadyExistsError, ApiError, NotFoundError
-from shared.cluster.lease import NAMESPACE, LeaseObject, lease_name
+from shared.cluster.lease import NAMESPACE, lease_name, read_lease
 from shared.cluster.resources import LEASES
 
 if TYPE_CHECKING:
@@ -92,8 +92,5 @@ def lease_annotations(client: Client, *, cluster: str) -> Mapping[str, str]:
     Raises:
         ApiError: the Lease can't be read.
     """
-    try:
-        lease = client.get(LEASES.path(lease_name(cluster), namespace=NAMESPACE))
-    except NotFoundError:
-        return {}
-    return msgspec.json.decode(lease, type=LeaseObject).metadata.annotations
+    lease = read_lease(client, lease_name(cluster))
+    return lease.metadata.annotations if lease is not None else {}

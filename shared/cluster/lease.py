@@ -88,6 +88,18 @@ class LeaseObject(ApiStruct):
     spec: LeaseSpec = LeaseSpec()
 
 
+def read_lease(client: Client, name: str, *, namespace: str = NAMESPACE) -> LeaseObject | None:
+    """The Lease as it is now, whoever holds it; None if it doesn't exist.
+
+    Raises:
+        ApiError: it can't be read.
+    """
+    try:
+        return msgspec.json.decode(client.get(LEASES.path(name, namespace=namespace)), type=LeaseObject)
+    except NotFoundError:
+        return None
+
+
 class Lease:
     """A held lease, returned by :func:`hold`."""
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shared.base.struct import WireStruct
 from shared.cluster.errors import AlreadyExistsError, ConflictError, NotFoundError
-from shared.cluster.lease import NAMESPACE, LeaseObject, lease_name
+from shared.cluster.lease import NAMESPACE, lease_name, read_lease
 from shared.cluster.resources import LEASES
 
 if TYPE_CHECKING:
@@ -43,9 +41,8 @@ def read(client: Client, *, cluster: str, record: str) -> LeaseRecord:
         ApiError: the API server can't be read.
     """
     name = f"{lease_name(cluster)}-{record}"
-    try:
-        lease = msgspec.json.decode(client.get(LEASES.path(name, namespace=NAMESPACE)), type=LeaseObject)
-    except NotFoundError:
+    lease = read_lease(client, name)
+    if lease is None:
         return LeaseRecord(name=name)
     return LeaseRecord(
         name=name, text=lease.metadata.annotations.get(ANNOTATION, ""), version=lease.metadata.resource_version

@@ -10,8 +10,8 @@ import msgspec
 from shared.api.meta import ObjectMeta
 from shared.base.struct import WireStruct
 from shared.cluster.errors import NotFoundError
-from shared.cluster.lease import LeaseObject, is_recent
-from shared.cluster.resources import CONFIG_MAPS, LEASES
+from shared.cluster.lease import is_recent, read_lease
+from shared.cluster.resources import CONFIG_MAPS
 from shared.node_groups import options
 
 if TYPE_CHECKING:
@@ -76,8 +76,5 @@ def lease_renewal(client: Client) -> datetime | None:
     Raises:
         ApiError: the API server can't be read.
     """
-    try:
-        lease = msgspec.json.decode(client.get(LEASES.path(CLUSTER_AUTOSCALER, namespace=NAMESPACE)), type=LeaseObject)
-    except NotFoundError:
-        return None
-    return lease.spec.renew_time if lease.spec.holder_identity else None
+    lease = read_lease(client, CLUSTER_AUTOSCALER, namespace=NAMESPACE)
+    return lease.spec.renew_time if lease is not None and lease.spec.holder_identity else None

@@ -10,13 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from shared.api.pause import pause_annotations, read_pause
 from shared.cluster import cluster_pause
-from shared.cluster.errors import NotFoundError
-from shared.cluster.lease import NAMESPACE, LeaseObject, is_recent
-from shared.cluster.resources import LEASES
+from shared.cluster.lease import NAMESPACE, is_recent, read_lease
 
 if TYPE_CHECKING:
     from functions.lifecycle.context import ReconcileContext
@@ -48,12 +44,8 @@ def pause_while_held(context: ReconcileContext) -> None:
 
 def _holder(context: ReconcileContext) -> str:
     """Who holds Karpenter's Lease; "" if nobody has renewed it within a minute."""
-    try:
-        raw = context.client.get(LEASES.path(LEASE, namespace=NAMESPACE))
-    except NotFoundError:
+    lease = read_lease(context.client, LEASE)
+    renewed = lease.spec.renew_time if lease is not None else None
+    if lease is None or renewed is None or not is_recent(renewed, now=context.now, within=_RENEWED_WITHIN):
         return ""
-    spec = msgspec.json.decode(raw, type=LeaseObject).spec
-    renewed = spec.renew_time
-    if renewed is None or not is_recent(renewed, now=context.now, within=_RENEWED_WITHIN):
-        return ""
-    return spec.holder_identity or ""
+    return lease.spec.holder_identity or ""
