@@ -33,7 +33,7 @@ from shared.base.settings import CommitmentSettings, variable
 from shared.base.settings import read as read_settings
 from shared.base.struct import Struct, WireStruct, with_fields
 from shared.cluster import kubeconfig, lease_record, listing, node_class_groups, resources
-from shared.cluster.cluster_pause import lease_annotations, state_of
+from shared.cluster.cluster_pause import LeaseState, lease_annotations, state_of
 from shared.cluster.errors import ApiError
 from shared.cluster.resources import Resource
 from shared.cluster.snapshot_reader import SnapshotReader, list_if_kind_exists
@@ -249,11 +249,8 @@ def with_lease(
     try:
         annotations = lease_annotations(client, cluster=reference.cluster)
     except ApiError as error:
-        return with_fields(snapshot, pause=None, shifted_zones={}, last_hour={}), [
-            f"whether the cluster is paused can't be read: {error}"
-        ]
-    said = state_of(annotations, now=now)
-    return with_fields(snapshot, pause=said.pause, shifted_zones=said.shifted_zones, last_hour=said.last_hour), []
+        return LeaseState().on(snapshot), [f"whether the cluster is paused can't be read: {error}"]
+    return state_of(annotations, now=now).on(snapshot), []
 
 
 def _load_history(client: Client, cluster: str, now: datetime) -> LoadHistory:

@@ -60,13 +60,7 @@ class StateReader(Struct, kw_only=True):
     def read(self, lease: Lease) -> ClusterState:
         """The cluster's state now, still without instance types and prices, and its budgets. The lease is held."""
         now = self.runtime.now()
-        said = state_of(lease.annotations, now=now)
-        everything = with_fields(
-            read_snapshot(self.client, now=now),
-            pause=said.pause,
-            shifted_zones=said.shifted_zones,
-            last_hour=said.last_hour,
-        )
+        everything = state_of(lease.annotations, now=now).on(read_snapshot(self.client, now=now))
         snapshot = without_standbys(everything)
         state = DisruptionState(snapshot=snapshot, now=now, reboots=self.reboots)
         decision = schedule_on_existing_nodes(state.snapshot, state.disrupting_nodes)

@@ -13,7 +13,7 @@ from functions.interruption import early_drains
 from functions.interruption.cordon_and_drain import Drain
 from functions.interruption.rebalance_policy import is_ignored
 from functions.interruption.replacement_launch import delayed_pods
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import Struct
 from shared.cluster import resources
 from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
@@ -121,10 +121,7 @@ class AnnouncedNodes(Struct, kw_only=True):
     def _replace_marked(self, now: datetime) -> None:
         """Replace the marked nodes that may be replaced now."""
         lease = lease_state(self.client, cluster=self.cluster, now=now)
-        snapshot = without_standbys(read_snapshot(self.client, now=now))
-        snapshot = with_fields(
-            snapshot, pause=lease.pause, shifted_zones=lease.shifted_zones, last_hour=lease.last_hour
-        )
+        snapshot = lease.on(without_standbys(read_snapshot(self.client, now=now)))
         plan = early_drains.plan_drains(snapshot, scheduled=self._scheduled(snapshot, now), now=now)
         for node in plan.cordon:
             self.drainer.cordon(node)

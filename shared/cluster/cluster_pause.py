@@ -13,7 +13,7 @@ import msgspec
 from shared.api.hourly_limits import read_last_hour
 from shared.api.pause import Pause, read_pause
 from shared.api.zonal_shift import current_shifts
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.cluster.errors import AlreadyExistsError, ApiError, NotFoundError
 from shared.cluster.lease import NAMESPACE, lease_name, read_lease
 from shared.cluster.resources import LEASES
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
     from shared.api.hourly_limits import LastHour
     from shared.cluster.client import Client
+    from shared.snapshot import Snapshot
 
 
 class LeaseState(Struct, kw_only=True):
     """What the annotations of the cluster's Lease say to decisions."""
 
-    pause: Pause | None
-    shifted_zones: Mapping[str, datetime]
-    last_hour: LastHour
+    pause: Pause | None = None
+    shifted_zones: Mapping[str, datetime] = {}
+    last_hour: LastHour = {}
+
+    def on(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what the Lease says."""
+        return with_fields(snapshot, pause=self.pause, shifted_zones=self.shifted_zones, last_hour=self.last_hour)
 
 
 def lease_state(client: Client, *, cluster: str, now: datetime) -> LeaseState:
@@ -40,7 +45,7 @@ def lease_state(client: Client, *, cluster: str, now: datetime) -> LeaseState:
         annotations = lease_annotations(client, cluster=cluster)
     except (ApiError, msgspec.MsgspecError) as error:
         problem = f"Lease {NAMESPACE}/{lease_name(cluster)} can't be read, so it may be paused: {error}"
-        return LeaseState(pause=Pause(problem=problem), shifted_zones={}, last_hour={})
+        return LeaseState(pause=Pause(problem=problem))
     return state_of(annotations, now=now)
 
 
