@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.pause import paused_pools
 from shared.base import hints, queues
-from shared.base.struct import MutableStruct, Struct
+from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from functions.lifecycle.cluster_metrics import ClusterMetrics
     from functions.lifecycle.settings import LifecycleSettings
     from shared.api.hourly_limits import LastHour
+    from shared.api.meta import Condition
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
     from shared.base.aws import UntypedClient
     from shared.base.runtime import Runtime
@@ -160,6 +162,14 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
         """Change an object, unless it is gone."""
         with contextlib.suppress(NotFoundError):
             writes.update(self.client, resource, obj, change)
+
+    def write_conditions(self, pool: NodePool, conditions: Callable[[NodePool], list[Condition]]) -> None:
+        """Write the conditions that the function makes of the NodePool; nothing is sent if it has them."""
+
+        def change(current: NodePool) -> NodePool:
+            return with_fields(current, status=with_fields(current.status, conditions=conditions(current)))
+
+        writes.update_status(self.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
 
     def delete_nodeclaim(self, claim: NodeClaim, reason: str, message: str) -> None:
         """Delete a NodeClaim, with an event that says why."""

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from shared.api.cluster_limits import describe, is_reached, used_by_claims
 from shared.api.meta import condition, with_condition
-from shared.base.struct import with_fields
-from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,10 +26,10 @@ WITHIN_CLUSTER_LIMITS = "WithinClusterLimits"
 
 def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
     """Write the condition of every NodePool that has another."""
-    limits, used = snapshot.cluster_limits, used_by_claims(snapshot.node_claims)
+    used = used_by_claims(snapshot.node_claims)
+    with_limits = partial(conditions, limits=snapshot.cluster_limits, used=used, now=context.now)
     for pool in snapshot.node_pools:
-        if conditions(pool, limits, used, now=context.now) != pool.status.conditions:
-            context.attempt(pool.ref, partial(_write, context, pool, limits, used))
+        context.attempt(pool.ref, partial(context.write_conditions, pool, with_limits))
 
 
 def conditions(pool: NodePool, limits: Resources, used: Resources, *, now: datetime) -> list[Condition]:
@@ -50,11 +48,3 @@ def conditions(pool: NodePool, limits: Resources, used: Resources, *, now: datet
         now=now,
         generation=pool.metadata.generation,
     )
-
-
-def _write(context: ReconcileContext, pool: NodePool, limits: Resources, used: Resources) -> None:
-    def change(current: NodePool) -> NodePool:
-        after = conditions(current, limits, used, now=context.now)
-        return with_fields(current, status=with_fields(current.status, conditions=after))
-
-    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)

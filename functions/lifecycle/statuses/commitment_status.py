@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.api.meta import condition, with_condition
-from shared.base.struct import with_fields
-from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,9 +30,9 @@ def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
 
         bucket = context.settings.catalog_bucket
         commitments = store.load(context.settings, bucket, s3=context.aws.s3, runtime=context.runtime)
+    with_commitments = partial(conditions, commitments=commitments, now=context.now)
     for pool in snapshot.node_pools:
-        if conditions(pool, commitments, now=context.now) != pool.status.conditions:
-            context.attempt(pool.ref, partial(_write, context, pool, commitments))
+        context.attempt(pool.ref, partial(context.write_conditions, pool, with_commitments))
 
 
 def conditions(pool: NodePool, commitments: Commitments | None, *, now: datetime) -> list[Condition]:
@@ -51,12 +49,3 @@ def conditions(pool: NodePool, commitments: Commitments | None, *, now: datetime
         now=now,
         generation=pool.metadata.generation,
     )
-
-
-def _write(context: ReconcileContext, pool: NodePool, commitments: Commitments | None) -> None:
-    def change(current: NodePool) -> NodePool:
-        return with_fields(
-            current, status=with_fields(current.status, conditions=conditions(current, commitments, now=context.now))
-        )
-
-    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)

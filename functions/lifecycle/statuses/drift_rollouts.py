@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from functions.lifecycle.statuses.nodepool_status import with_obstacle
 from shared.api import labels as names
-from shared.api.meta import EventReason, annotated, condition, with_condition
+from shared.api.meta import EventReason, annotated
 from shared.base.struct import with_fields
-from shared.cluster import resources, writes
+from shared.cluster import resources
 from shared.disruption import drift_waves
 from shared.disruption.drift_waves import WavesError
 
@@ -42,7 +43,10 @@ def _record(context: ReconcileContext, pool: NodePool, snapshot: Snapshot) -> No
     if rollout != drift_waves.read_rollout(pool):
         resource = resources.for_kind(pool.api_version, pool.kind)
         context.update(resource, pool, partial(_with_rollout, rollout=rollout))
-    _write_condition(context, pool, _stop(pool, rollout))
+    obstacle = _stop(pool, rollout)
+    if obstacle is not None:
+        context.recorder.record(pool.ref, "Warning", *obstacle)
+    context.write_conditions(pool, partial(with_obstacle, type_=DRIFT_STOPPED, obstacle=obstacle, now=context.now))
 
 
 def _with_rollout(pool: NodePool, rollout: Rollout | None) -> NodePool:
@@ -59,28 +63,3 @@ def _stop(pool: NodePool, rollout: Rollout | None) -> tuple[EventReason, str] | 
     if rollout is None or not rollout.stopped:
         return None
     return _FAILED, drift_waves.stop_message(pool, rollout.stopped)
-
-
-def _write_condition(context: ReconcileContext, pool: NodePool, obstacle: tuple[EventReason, str] | None) -> None:
-    before = condition(pool.status.conditions, DRIFT_STOPPED)
-    if obstacle is not None:
-        context.recorder.record(pool.ref, "Warning", *obstacle)
-    is_same = ((before.reason, before.message) if before is not None else None) == obstacle
-    if is_same and (before is None or before.observed_generation == pool.metadata.generation):
-        return
-
-    def change(current: NodePool) -> NodePool:
-        conditions = [c for c in current.status.conditions if c.type != DRIFT_STOPPED]
-        if obstacle is not None:
-            conditions = with_condition(
-                current.status.conditions,
-                DRIFT_STOPPED,
-                status=True,
-                reason=obstacle[0],
-                message=obstacle[1],
-                now=context.now,
-                generation=current.metadata.generation,
-            )
-        return with_fields(current, status=with_fields(current.status, conditions=conditions))
-
-    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from shared.api.hourly_limits import HourlyUse
 from shared.api.meta import condition, with_condition
-from shared.base.struct import with_fields
-from shared.cluster import resources, writes
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,8 +31,8 @@ def write_conditions(context: ReconcileContext, snapshot: Snapshot) -> None:
         if problem:
             context.report.held += 1
             context.recorder.record(pool.ref, "Warning", "HourlyLimitReached", problem)
-        if conditions(pool, problem, hour, now=context.now) != pool.status.conditions:
-            context.attempt(pool.ref, partial(_write, context, pool, problem, hour))
+        with_hour = partial(conditions, problem=problem, hour=hour, now=context.now)
+        context.attempt(pool.ref, partial(context.write_conditions, pool, with_hour))
 
 
 def conditions(pool: NodePool, problem: str, hour: HourlyUse, *, now: datetime) -> list[Condition]:
@@ -52,11 +50,3 @@ def conditions(pool: NodePool, problem: str, hour: HourlyUse, *, now: datetime) 
         now=now,
         generation=pool.metadata.generation,
     )
-
-
-def _write(context: ReconcileContext, pool: NodePool, problem: str, hour: HourlyUse) -> None:
-    def change(current: NodePool) -> NodePool:
-        after = conditions(current, problem, hour, now=context.now)
-        return with_fields(current, status=with_fields(current.status, conditions=after))
-
-    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)

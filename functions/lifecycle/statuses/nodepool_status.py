@@ -226,29 +226,25 @@ def _write_status(
         context.recorder.record(pool.ref, "Warning", EventReason("InvalidDisruptionBudget"), message)
 
 
+def with_obstacle(
+    pool: NodePool, type_: str, obstacle: tuple[EventReason, str] | None, *, now: datetime
+) -> list[Condition]:
+    """The NodePool's conditions with one that is True for the obstacle (reason, message), and absent without one."""
+    conditions = pool.status.conditions
+    if obstacle is None:
+        return [c for c in conditions if c.type != type_]
+    reason, message = obstacle
+    generation = pool.metadata.generation
+    return with_condition(
+        conditions, type_, status=True, reason=reason, message=message, now=now, generation=generation
+    )
+
+
 def _write_paused(context: ReconcileContext, pool: NodePool, pause: tuple[EventReason, str] | None) -> None:
     """Write condition Paused, and an event when it changes; the condition is never False, so that no pool has it."""
     before = condition(pool.status.conditions, PAUSED)
-    is_same = ((before.reason, before.message) if before is not None else None) == pause
-    if is_same and (before is None or before.observed_generation == pool.metadata.generation):
-        return
-
-    def change(current: NodePool) -> NodePool:
-        conditions = [c for c in current.status.conditions if c.type != PAUSED]
-        if pause is not None:
-            conditions = with_condition(
-                current.status.conditions,
-                PAUSED,
-                status=True,
-                reason=pause[0],
-                message=pause[1],
-                now=context.now,
-                generation=current.metadata.generation,
-            )
-        return with_fields(current, status=with_fields(current.status, conditions=conditions))
-
-    writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
-    if is_same:
+    context.write_conditions(pool, partial(with_obstacle, type_=PAUSED, obstacle=pause, now=context.now))
+    if pause == ((before.reason, before.message) if before is not None else None):
         return
     if pause is not None:
         context.recorder.record(pool.ref, "Warning", *pause)
