@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from _typeshed import TraceFunction
 
+ALWAYS = 10**9
+"""How many times a fault occurs that ends only with :meth:`Faults.clear`."""
+
 
 class Crash(BaseException):
     """The process of a function ends here; no exception handler of the function sees it."""
@@ -153,6 +156,14 @@ class Faults(MutableStruct, dict=True):
             )
 
         self.inject(matches, fault, times=times, chance=chance)
+
+    def fail_service(self, service: str, operation: str = "", *, code: str = "InternalServerError") -> None:
+        """Let every call of an AWS service, or of one of its operations, fail until the faults are cleared."""
+        self.inject(
+            lambda point: point.service == service and operation in ("", point.operation),
+            Fault(code=code, status=500),
+            times=ALWAYS,
+        )
 
     def throttle(self, service: str, operation: str, *, times: int = 1) -> None:
         """Answer calls of an AWS operation with AWS's throttling error."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from shared.api.labels import HOSTNAME, ZONE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -35,6 +37,18 @@ def deployment(
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
     }
+
+
+def one_per_node(app: str) -> Obj:
+    """The affinity of pods of that ``app`` that need a node each."""
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def zone_spread(app: str, *, when: str = "DoNotSchedule") -> Obj:
+    """The constraint that spreads the pods of that ``app`` over zones."""
+    selector = {"matchLabels": {"app": app}}
+    return {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": when, "labelSelector": selector}
 
 
 def daemon_set(name: str, requests: Mapping[str, str], *, annotations: Mapping[str, str] | None = None) -> Obj:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from local.faults import Fault, InjectionPoint
+from local.faults import ALWAYS, Fault, InjectionPoint
 from local.kubelets.behavior import MachineBehavior
 from local.world import Options, World, sample_objects
 from tests.e2e.test_cluster_limits import NODE_POOL, apart
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MINUTE = timedelta(minutes=1)
-ALWAYS = 10**9
 PER_OBJECT = 240
 """Writes of one kind to one object of Kubernetes an hour: four a minute, by sweeps and by requeues of drains."""
 BOUNDS: dict[str, int] = {
@@ -99,8 +98,7 @@ def always(service: str, operation: str, code: str, status: int = 400) -> Callab
 
 
 def everything_of(service: str) -> Callable[[World], None]:
-    fault = Fault(code="InternalServerError", status=500)
-    return lambda world: world.faults.inject(lambda point: point.service == service, fault, times=ALWAYS)
+    return lambda world: world.faults.fail_service(service)
 
 
 def denied(method: str, path: str, status: int = 500) -> Callable[[World], None]:

@@ -39,9 +39,7 @@ Counts = dict[tuple[str, str, str], int]
 
 
 def one_each(name: str, replicas: int) -> dict[str, Any]:
-    term = {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return sample_objects.deployment(name, replicas, {"cpu": "1"}, affinity=affinity)
+    return sample_objects.deployment(name, replicas, {"cpu": "1"}, affinity=sample_objects.one_per_node(name))
 
 
 def most_of_an_invocation(world: World, calls: list[Call], decision: str) -> Counts:

@@ -226,8 +226,7 @@ def test_an_interrupted_node_with_room_of_a_buffer_only_is_replaced(world: World
 
 
 def test_chunks_keep_the_rules_of_their_pods(world: World) -> None:
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    apart = sample_objects.one_per_node("web")
     template = pod_template()
     template["template"]["spec"] |= {"affinity": apart, "nodeSelector": {"topology.kubernetes.io/zone": "us-east-1b"}}
     start(world, template, buffer(podTemplateRef={"name": "web"}, replicas=3), replicas=0)

@@ -35,9 +35,8 @@ def pool(name: str, annotation: str = "", **spec: Any) -> dict[str, Any]:
 
 def apart(name: str, replicas: int, **pod: Any) -> dict[str, Any]:
     """Pods that need a node each."""
-    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": name}}}
-    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    return sample_objects.deployment(name, replicas, {"cpu": "500m"}, affinity=rule, **pod)
+    affinity = sample_objects.one_per_node(name)
+    return sample_objects.deployment(name, replicas, {"cpu": "500m"}, affinity=affinity, **pod)
 
 
 class Most:

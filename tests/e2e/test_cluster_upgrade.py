@@ -20,13 +20,7 @@ REPLICAS = 8
 LIMIT = timedelta(hours=2)
 WITHIN = timedelta(minutes=18)
 """When the node classes select the images of the new version, as docs/upgrades.md says."""
-APART = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
-        ]
-    }
-}
+APART = sample_objects.one_per_node("web")
 
 
 def node_versions(world: World) -> dict[str, str]:

@@ -127,13 +127,7 @@ def test_a_lease_that_a_dead_function_left_costs_time_and_no_message(spot_defaul
 def test_a_crash_after_ec2_launched_a_part_of_a_fleet_costs_a_minute(
     world: World, crash: Literal["before", "after"]
 ) -> None:
-    apart = {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
-            ]
-        }
-    }
+    apart = sample_objects.one_per_node("web")
     requirements = {"karpenter.sh/capacity-type": ["spot"], "node.kubernetes.io/instance-type": ["m5.large"]}
     zone = {"topology.kubernetes.io/zone": ["us-east-1a"]}
     world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements | zone)])

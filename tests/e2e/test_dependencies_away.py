@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Fault
-from tests.e2e.interruptions.environment import assert_no_failures, deployment, fill, small_nodes
+from tests.e2e.interruptions.environment import (
+    assert_drained_within_notice,
+    assert_no_failures,
+    deployment,
+    fill,
+    small_nodes,
+)
 
 if TYPE_CHECKING:
     from local.world import World
-
-ALWAYS = 10**9
-
-
-def fail(world: World, service: str, operation: str = "", *, code: str = "InternalServerError") -> None:
-    """Let all calls of the service, or of one operation, fail from now on."""
-    world.faults.inject(
-        lambda point: point.service == service and operation in ("", point.operation),
-        Fault(code=code, status=500),
-        times=ALWAYS,
-    )
 
 
 @pytest.mark.parametrize("operation", ["", "BatchWriteItem"])
@@ -32,16 +26,13 @@ def test_without_dynamodb_interrupted_nodes_are_drained_in_time_and_pods_get_nod
     small_nodes(world)
     world.apply([deployment("web", 6)])
     fill(world, 6)
-    fail(world, "dynamodb", operation)
+    world.faults.fail_service("dynamodb", operation)
     interrupted = {i.id for i in world.instances()}
     assert len(interrupted) == 3
     warned = world.clock.now()
     world.interrupt_spot(sorted(interrupted))
     world.scale("default", "web", 8)
-    world.run_until(lambda: not interrupted & {i.id for i in world.instances()}, limit=timedelta(seconds=130))
-    evictions = [h for h in world.timeline.of("pod terminating") if h.at >= warned]
-    assert len(evictions) == 6
-    assert max(h.at for h in evictions) < warned + timedelta(seconds=110)
+    assert_drained_within_notice(world, sorted(interrupted), pods=6, warned=warned)
     world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=timedelta(minutes=3))
     world.run_for(timedelta(minutes=10))
     assert len(world.pods(phase="Running")) == 8
@@ -66,7 +57,7 @@ def test_without_the_service_pods_get_nodes_and_interrupted_nodes_are_drained(wo
     world.apply([deployment("web", 4)])
     fill(world, 4)
     world.run_for(timedelta(minutes=2))
-    fail(world, service)
+    world.faults.fail_service(service)
     interrupted = world.instances()[0].id
     warned = world.clock.now()
     world.interrupt_spot([interrupted])

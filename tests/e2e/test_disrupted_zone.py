@@ -23,12 +23,7 @@ def zone_of(claim: dict[str, Any]) -> str:
 
 def test_nothing_is_given_up_there_and_an_instance_that_goes_elsewhere_is_noticed(spot_default: World) -> None:
     world = spot_default
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": labels.ZONE,
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
+    spread = sample_objects.zone_spread("web")
     world.apply(sample_objects.deployment("web", 6, {"cpu": "3"}, topologySpreadConstraints=[spread]))
     world.run_until(lambda: len(world.pods(phase="Running")) == 6)
     world.run_for(timedelta(minutes=3))

@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.kubernetes import kinds
+from local.world import sample_objects
 
 if TYPE_CHECKING:
     from local.world import World
 
 TEN_MINUTES = timedelta(minutes=10)
-ONE_PER_NODE = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "inflate"}}}
-        ]
-    }
-}
+ONE_PER_NODE = sample_objects.one_per_node("inflate")
 
 
 @pytest.mark.parametrize("answers", ["empty", "partial", "lagging"])

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.cluster.event_rules import INTERRUPTIONS
-from local.faults import Fault
 from local.world import World, sample_objects
 from shared.api import labels as names
 from shared.base import hints
@@ -72,7 +71,7 @@ def annotate_claims(world: World, annotation: str, value: str) -> None:
 
 
 def fail_service(world: World, service: str) -> None:
-    world.faults.inject(lambda p: p.service == service, Fault(code="InternalServerError", status=500), times=10**9)
+    world.faults.fail_service(service)
     world.run_for(3 * MINUTE)
     world.faults.clear()
 

@@ -27,13 +27,7 @@ CALM = Hostility(
     concurrency=1,
     rebalance_after=None,
 )
-APART = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
-        ]
-    }
-}
+APART = sample_objects.one_per_node("web")
 
 
 def run_and_empty(world: World) -> None:

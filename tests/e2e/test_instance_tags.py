@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from local.world import World
 
 NODES = 12
-ONE_EACH = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
 
 
 def run_pods(world: World) -> None:
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [ONE_EACH]}}
+    affinity = sample_objects.one_per_node("web")
     world.apply(sample_objects.deployment("web", NODES, {"cpu": "1"}, affinity=affinity))
     world.run_until(lambda: len(world.pods(phase="Running")) == NODES)
 

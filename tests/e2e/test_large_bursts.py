@@ -51,8 +51,7 @@ def large(load: Callable[[str], list[dict[str, Any]]]) -> Iterator[World]:
 
 
 def one_each(replicas: int) -> dict[str, Any]:
-    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    affinity = sample_objects.one_per_node("web")
     return sample_objects.deployment("web", replicas, {"cpu": "1", "memory": "1Gi"}, affinity=affinity)
 
 

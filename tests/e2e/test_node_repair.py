@@ -21,13 +21,7 @@ TOLERATION = 10 * MINUTE
 """Of the condition below."""
 FAULT = "AcceleratedHardwareReady"
 REQUIREMENTS = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["c5.large"]}
-ONE_A_NODE = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-        ]
-    }
-}
+ONE_A_NODE = sample_objects.one_per_node("web")
 LONG = timedelta(hours=1)
 
 

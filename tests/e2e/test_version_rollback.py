@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 ANNOTATION = "tenon.sh/kubernetes-version"
 REPLICAS = 6
 LIMIT = timedelta(hours=2)
-APART = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
-        ]
-    }
-}
+APART = sample_objects.one_per_node("web")
 
 
 @pytest.fixture

@@ -67,12 +67,7 @@ def node_pool(**pool: Any) -> dict[str, Any]:
 
 
 def spread(name: str, replicas: int, *, when: str = "DoNotSchedule", cpu: str = "700m") -> dict[str, Any]:
-    constraint = {
-        "maxSkew": 1,
-        "topologyKey": ZONE,
-        "whenUnsatisfiable": when,
-        "labelSelector": {"matchLabels": {"app": name}},
-    }
+    constraint = sample_objects.zone_spread(name, when=when)
     return sample_objects.deployment(name, replicas, {"cpu": cpu}, topologySpreadConstraints=[constraint])
 
 

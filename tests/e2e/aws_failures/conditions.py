@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.world import World
 
-ALWAYS = 10**9
 MINUTE = timedelta(minutes=1)
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Fault
+from local.faults import ALWAYS, Fault
 from local.world import sample_objects
 from shared.api import labels
 from tests.e2e.aws_failures.conditions import (
-    ALWAYS,
     MINUTE,
     assert_nothing_lost_or_doubled,
     is_true,

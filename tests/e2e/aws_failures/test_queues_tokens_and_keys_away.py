@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.aws import backends
-from local.faults import Fault
+from local.faults import ALWAYS, Fault
 from tests.e2e.aws_failures.conditions import (
-    ALWAYS,
     MINUTE,
     assert_nothing_lost_or_doubled,
     launched,
     small_cluster,
 )
-from tests.e2e.test_dependencies_away import fail
+from tests.e2e.interruptions.environment import assert_drained_within_notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,15 +37,12 @@ def no_message_is_received(world: World) -> Iterator[None]:
 
 def test_without_sending_interrupted_nodes_are_drained_in_time_and_pods_get_nodes(world: World) -> None:
     small_cluster(world, 6)
-    fail(world, "sqs")
+    world.faults.fail_service("sqs")
     interrupted = {i.id for i in world.instances()}
     warned = world.clock.now()
     world.interrupt_spot(sorted(interrupted))
     world.scale("default", "web", 8)
-    world.run_until(lambda: not interrupted & {i.id for i in world.instances()}, limit=timedelta(seconds=130))
-    evictions = [h for h in world.timeline.of("pod terminating") if h.at >= warned]
-    assert len(evictions) == 6
-    assert max(h.at for h in evictions) < warned + timedelta(seconds=110)
+    assert_drained_within_notice(world, sorted(interrupted), pods=6, warned=warned)
     world.run_for(AWAY)
     world.faults.clear()
     world.run_for(5 * MINUTE)
@@ -95,7 +91,7 @@ def test_a_disabled_key_of_queue_bucket_or_table_is_as_if_the_service_were_away(
 ) -> None:
     small_cluster(world, 4)
     for service in services:
-        fail(world, service, code=KEY_IS_DISABLED[service])
+        world.faults.fail_service(service, code=KEY_IS_DISABLED[service])
     before = launched(world)
     with no_message_is_received(world) if "sqs" in services else ExitStack():
         world.scale("default", "web", 6)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from local.faults import Fault
+from local.faults import ALWAYS, Fault
 from local.world import sample_objects
 from shared.api import labels
 from tests.e2e.aws_failures.conditions import (
-    ALWAYS,
     MINUTE,
     assert_nothing_lost_or_doubled,
     launched,
@@ -25,12 +24,7 @@ TIMED_OUT = 'failed calling webhook "policy.example.com": context deadline excee
 
 def test_a_zone_without_answers_whose_nodes_are_not_ready_is_left_and_pods_run_in_others(spot_default: World) -> None:
     world = spot_default
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": labels.ZONE,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
+    spread = sample_objects.zone_spread("web", when="ScheduleAnyway")
     world.apply(sample_objects.deployment("web", 6, {"cpu": "3"}, topologySpreadConstraints=[spread]))
     world.run_until(lambda: len(world.pods(phase="Running")) == 6)
     world.run_for(3 * MINUTE)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.world import sample_objects
-from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE, REQUIREMENTS
+from tests.e2e.cluster_incidents.small_pool import pool, web
 from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from local.world import World
 
 MINUTE = timedelta(minutes=1)
-
-
-def pool(world: World, *, budgets: str = "100%", **template: Any) -> None:
-    disruption = {"consolidateAfter": "30s", "budgets": [{"nodes": budgets}]}
-    world.apply(sample_objects.node_class(world))
-    world.apply(sample_objects.node_pool(REQUIREMENTS, disruption=disruption, template=template))
 
 
 def test_a_daemon_for_a_label_that_comes_after_the_node_takes_its_room_a_bounded_number_of_times(world: World) -> None:
@@ -30,8 +24,7 @@ def test_a_daemon_for_a_label_that_comes_after_the_node_takes_its_room_a_bounded
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
     }
-    web = sample_objects.deployment("web", 2, {"cpu": "1"}, affinity=ONE_A_NODE)
-    world.apply([daemon, web])
+    world.apply([daemon, web(2)])
     launched = []
     for _ in range(4):
         for _ in range(50):
@@ -66,7 +59,7 @@ def test_pods_that_are_deleted_at_once_never_have_more_nodes_than_they_need(worl
 
 def test_all_nodes_that_have_expired_meanwhile_go_within_budgets(world: World) -> None:
     pool(world, budgets="1", expireAfter="1h")
-    world.apply(sample_objects.deployment("web", 6, {"cpu": "1"}, affinity=ONE_A_NODE))
+    world.apply(web(6))
     world.run_until(lambda: len(running(world, "web")) == 6)
     world.run_for(MINUTE)
     world.clock.skip_to(world.clock.now() + timedelta(hours=3))  # no function has run for that long

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Fault
+from local.faults import ALWAYS, Fault
 from local.kubernetes import kinds
 from local.world import sample_objects
-from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE, REQUIREMENTS
+from tests.e2e.cluster_incidents.small_pool import REQUIREMENTS, web
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
@@ -31,13 +31,12 @@ def test_it_is_named_other_drains_continue_and_the_grace_period_ends_it(world: W
     disruption = {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
     template = {"expireAfter": "Never", "terminationGracePeriod": "15m"}
     pool = sample_objects.node_pool(REQUIREMENTS, disruption=disruption, template=template)
-    web = sample_objects.deployment("web", 3, {"cpu": "1"}, affinity=ONE_A_NODE)
-    world.apply([sample_objects.node_class(world), pool, web])
+    world.apply([sample_objects.node_class(world), pool, web(3)])
     world.run_until(lambda: len(running(world, "web")) == 3)
     world.run_for(MINUTE)
     held, free = running(world, "web")[:2]
     path = f"/pods/{held['metadata']['name']}/eviction"
-    world.faults.inject_kubernetes("POST", path, FAULTS[how], times=10**9)
+    world.faults.inject_kubernetes("POST", path, FAULTS[how], times=ALWAYS)
     for pod in (held, free):
         world.store.delete(kinds.NODES, pod["spec"]["nodeName"])
     world.run_until(lambda: free["metadata"]["uid"] not in uids(world), limit=2 * MINUTE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Fault
+from local.faults import ALWAYS, Fault
 from local.kubernetes import kinds
 from local.world import sample_objects
 from tests.e2e.interruptions.environment import deployment, fill, small_nodes
@@ -15,7 +15,6 @@ from tests.e2e.interruptions.environment import deployment, fill, small_nodes
 if TYPE_CHECKING:
     from local.world import World
 
-ALWAYS = 10**9
 ALL = ("/nodes", "/nodeclaims", "/nodepools", "/pods")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from local.world import sample_objects
-from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE, REQUIREMENTS
+from tests.e2e.cluster_incidents.small_pool import REQUIREMENTS, web
 from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_pods_run_and_writes_and_launches_end(world: World, mutate: Callable[[Ki
     world.store.mutate = mutate
     disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
     world.apply([sample_objects.node_class(world), sample_objects.node_pool(REQUIREMENTS, disruption=disruption)])
-    world.apply(sample_objects.deployment("web", 3, {"cpu": "1"}, affinity=ONE_A_NODE))
+    world.apply(web(3))
     world.run_until(lambda: len(running(world, "web")) == 3)
     world.run_for(5 * MINUTE)
     writes = Counter[str]()

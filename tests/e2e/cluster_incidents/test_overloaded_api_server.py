@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from local.faults import Fault, InjectionPoint
+from local.faults import ALWAYS, Fault, InjectionPoint
 from tests.e2e.interruptions.environment import deployment, fill, small_nodes
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class Requests:
 
     def __init__(self, world: World) -> None:
         self.count = 0
-        world.faults.inject(self._counted, Fault(), times=10**9)
+        world.faults.inject(self._counted, Fault(), times=ALWAYS)
 
     def _counted(self, point: InjectionPoint) -> bool:
         self.count += point.service == "kubernetes" and not point.sending and point.caller.startswith("tenon")
@@ -46,7 +46,7 @@ def test_requests_dont_multiply_and_pods_get_nodes_after_it(world: World, fault:
     before, requests.count = requests.count, 0
     world.scale("default", "web", 12)
     world.faults.inject(
-        lambda point: point.service == "kubernetes" and point.caller.startswith("tenon"), fault, times=10**9
+        lambda point: point.service == "kubernetes" and point.caller.startswith("tenon"), fault, times=ALWAYS
     )
     world.run_for(10 * MINUTE)
     assert requests.count <= most * before
@@ -64,7 +64,7 @@ def test_while_nodeclaims_cant_be_converted_nothing_is_given_up_and_pods_get_nod
     world.faults.inject(
         lambda point: point.service == "kubernetes" and "/nodeclaims" in point.target and "tenon" in point.caller,
         Fault(code="InternalError", status=500, message=message),
-        times=10**9,
+        times=ALWAYS,
     )
     world.scale("default", "web", 10)
     world.run_for(15 * MINUTE)

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from local.world import Options, World, sample_objects
-from tests.e2e.cluster_incidents.test_bounded_launches import pool
-from tests.e2e.cluster_incidents.test_unready_nodes import ONE_A_NODE
+from local.world import Options, World
+from tests.e2e.cluster_incidents.small_pool import pool, web
 from tests.e2e.world_state import running
 
 MINUTE = timedelta(minutes=1)
@@ -24,7 +23,7 @@ def test_pods_get_nodes_which_expire_once_and_go_when_they_are_empty(whose: str,
         else:
             world.store.now = lambda: world.clock.now() + skew
         pool(world, budgets="1", expireAfter="30m")
-        world.apply(sample_objects.deployment("web", 3, {"cpu": "1"}, affinity=ONE_A_NODE))
+        world.apply(web(3))
         world.run_until(lambda: len(running(world, "web")) == 3, limit=3 * MINUTE)
         world.run_for(15 * MINUTE)
         assert len(world.aws.instances.all) == 3

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from local.kubernetes import kinds
 from local.kubernetes.objects import timestamp
 from local.world import sample_objects
+from tests.e2e.cluster_incidents.small_pool import REQUIREMENTS, web
 from tests.e2e.world_state import running
 
 if TYPE_CHECKING:
     from local.world import World
 
 MINUTE = timedelta(minutes=1)
-REQUIREMENTS = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["c5.large"]}
-ONE_A_NODE: dict[str, Any] = {
-    "podAntiAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": [
-            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-        ]
-    }
-}
 STAYS = [{"operator": "Exists", "effect": "NoExecute"}]
 """As kube-controller-manager evicts nothing while most nodes of all zones are not Ready."""
 
@@ -35,8 +28,7 @@ def start(world: World, count: int) -> list[str]:
         disruption=disruption,
         template={"expireAfter": "50m"},
     )
-    web = sample_objects.deployment("web", count, {"cpu": "1"}, affinity=ONE_A_NODE, tolerations=STAYS)
-    world.apply([sample_objects.node_class(world), pool, web])
+    world.apply([sample_objects.node_class(world), pool, web(count, tolerations=STAYS)])
     world.run_until(lambda: len(running(world, "web")) == count)
     world.run_for(3 * MINUTE)
     return sorted(n["metadata"]["name"] for n in world.nodes())

@@ -37,6 +37,16 @@ def deployment(
     )
 
 
+def assert_drained_within_notice(world: World, interrupted: Sequence[str], *, pods: int, warned: datetime) -> None:
+    """All pods of the interrupted instances are evicted at least ten seconds before EC2 ends these."""
+    world.run_until(
+        lambda: not set(interrupted) & {i.id for i in world.instances()}, limit=NOTICE + timedelta(seconds=10)
+    )
+    evictions = [h for h in world.timeline.of("pod terminating") if h.at >= warned]
+    assert len(evictions) == pods
+    assert max(h.at for h in evictions) < warned + NOTICE - timedelta(seconds=10)
+
+
 def small_nodes(
     world: World,
     annotations: dict[str, str] | None = None,
