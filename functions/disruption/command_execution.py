@@ -71,6 +71,8 @@ class CommandExecutor(Struct, kw_only=True):
     now: Callable[[], datetime]
     logger: Logger
     report: DisruptionReport = msgspec.field(default_factory=DisruptionReport)
+    deleted: list[str] = msgspec.field(default_factory=list)
+    """The claims whose drains are still to be started."""
 
     def start(self, command: Command, state: DisruptionState) -> tuple[NodeClaim, ...] | None:
         """Start a command; returns its replacements as written, None if it wasn't started or was rolled back."""
@@ -221,15 +223,20 @@ class CommandExecutor(Struct, kw_only=True):
         self._restore([rollback.claim], reason=reason, why=rollback.why, now=now)
 
     def _delete(self, claim: NodeClaim, entry: QueueEntry) -> bool:
-        """Delete a claim and start its drain; False when it no longer exists."""
+        """Delete a claim; False when it no longer exists."""
         if not writes.delete(self.client, resources.NODE_CLAIMS, claim):
             return False
+        self.deleted.append(claim.name)
         self.report.repaired += entry.reason == UNHEALTHY
         self.recorder.record(claim.ref, "Normal", "DisruptionTerminating", f"{entry.reason}: {entry.message}")
-        now = self.now()
-        bodies = hints.message_bodies(hints.DRAIN, cluster=self.settings.cluster_name, keys=[claim.name], time=now)
-        queues.try_send(self.sqs(), self.settings.termination_queue_url, bodies)
         return True
+
+    def start_drains(self) -> None:
+        """Start the drains of the claims that were deleted since this was called last."""
+        cluster, deleted = self.settings.cluster_name, self.deleted[:]
+        self.deleted.clear()
+        bodies = hints.message_bodies(hints.DRAIN, cluster=cluster, keys=deleted, time=self.now())
+        queues.try_send(self.sqs, self.settings.termination_queue_url, bodies)
 
 
 def _tainted(node: Node) -> Node:

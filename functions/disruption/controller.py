@@ -196,9 +196,13 @@ class DisruptionController:
 
     @contextlib.contextmanager
     def _wait_for_lease(self) -> Iterator[Lease]:
-        """Hold the lease, after a few attempts if another function holds it; decisions take a few seconds at most."""
+        """Hold the lease, after a few attempts if another function holds it; decisions take a few seconds at most.
+
+        The drains of what is deleted meanwhile start at the end, also if something fails.
+        """
         cluster, holder = self._settings.cluster_name, f"disruption/{self._run}"
         with contextlib.ExitStack() as stack:
+            stack.callback(self._executor.start_drains)
             for attempt in range(1, _LEASE_ATTEMPTS + 1):
                 try:
                     lease = stack.enter_context(

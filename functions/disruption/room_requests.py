@@ -49,7 +49,7 @@ def request_room(
     cordoned = [n.metadata.name for n in state.snapshot.nodes if room_record(n.metadata.annotations).cordoned_since]
     keys = sorted({*due, *cordoned})
     bodies = hints.message_bodies(hints.ROOM_NEEDED, cluster=settings.cluster_name, keys=keys, time=state.now)
-    queues.try_send(sqs(), settings.termination_queue_url, bodies)
+    queues.try_send(sqs, settings.termination_queue_url, bodies)
     return len(keys)
 
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 _MIN_NODES_TO_LIST = 20
 """From this many nodes on, one list is cheaper than a read for each."""
-_CLAIMS_PER_MESSAGE = 5
 DECISION_TIMEOUT = timedelta(seconds=15)
 """How long a drain waits for the scheduling decision: longer than a decision takes, and short within the notice."""
 
@@ -192,19 +191,10 @@ class Drainer(Struct, kw_only=True):
         self.client.patch(resources.NODE_CLAIMS.path(claim), {"metadata": {"annotations": annotations}})
 
     def _send_to_termination(self, claims: Sequence[str], *, delay: timedelta = timedelta()) -> bool:
-        """Send the NodeClaims to the termination queue, a few in each message, for several invocations.
-
-        False if the queue can't be reached.
-        """
-        cluster, now = self.settings.cluster_name, self.now()
-        bodies = [
-            body
-            for start in range(0, len(claims), _CLAIMS_PER_MESSAGE)
-            for body in hints.message_bodies(
-                hints.DRAIN, cluster=cluster, keys=claims[start : start + _CLAIMS_PER_MESSAGE], time=now
-            )
-        ]
-        return queues.try_send(self.sqs(), self.settings.termination_queue_url, bodies, delay=delay)
+        """Send the NodeClaims to the termination queue; False if it can't be reached."""
+        cluster = self.settings.cluster_name
+        bodies = hints.message_bodies(hints.DRAIN, cluster=cluster, keys=claims, time=self.now())
+        return queues.try_send(self.sqs, self.settings.termination_queue_url, bodies, delay=delay)
 
 
 def _with_disrupted_taint(node: Node) -> Node:

@@ -180,4 +180,4 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
         """Send messages about these keys to the termination queue."""
         bodies = hints.message_bodies(detail_type, cluster=self.settings.cluster_name, keys=keys, time=self.now)
-        queues.try_send(self.aws.sqs(), self.settings.termination_queue_url, bodies)
+        queues.try_send(self.aws.sqs, self.settings.termination_queue_url, bodies)

@@ -66,6 +66,8 @@ CATALOG_MISSING = "Catalog Missing"
 
 MAX_KEYS = 100
 """The most keys in one hint; more keys are split into several hints."""
+DRAINS_PER_MESSAGE = 5
+"""So that several invocations drain: each works on the messages of its batch in turn, a few drains of each at once."""
 
 
 class MalformedHintError(ValueError):
@@ -140,10 +142,14 @@ def parse(body: str | bytes | dict[str, Any], *, cluster: str) -> Hint:
 def message_bodies(
     detail_type: str, *, cluster: str, keys: Iterable[str], time: datetime, requeues: int = 0, source: str = FUNCTIONS
 ) -> Iterator[str]:
-    """Message bodies as :func:`parse` reads them, with at most :data:`MAX_KEYS` keys each; none for no keys."""
+    """Message bodies as :func:`parse` reads them, none for no keys.
+
+    Each has at most :data:`MAX_KEYS` keys, and drains at most :data:`DRAINS_PER_MESSAGE`.
+    """
     all_keys = list(keys)
-    for start in range(0, len(all_keys), MAX_KEYS):
-        detail = _Detail(cluster=cluster, keys=all_keys[start : start + MAX_KEYS], requeues=requeues or msgspec.UNSET)
+    size = DRAINS_PER_MESSAGE if detail_type == DRAIN else MAX_KEYS
+    for start in range(0, len(all_keys), size):
+        detail = _Detail(cluster=cluster, keys=all_keys[start : start + size], requeues=requeues or msgspec.UNSET)
         envelope = _Envelope(source=source, detail_type=detail_type, detail=detail, time=time)
         yield msgspec.json.encode(envelope).decode()
 

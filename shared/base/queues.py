@@ -17,7 +17,7 @@ from shared.base import aws, hints, metrics
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_sqs import SQSClient
@@ -162,13 +162,18 @@ def _delay_seconds(delay: timedelta) -> int:
     return min(max(0, -int(-delay.total_seconds() // 1)), MAX_DELAY_SECONDS)
 
 
-def try_send(sqs: SQSClient, queue_url: str, bodies: Iterable[str], *, delay: timedelta = timedelta()) -> bool:
+def try_send(
+    sqs: Callable[[], SQSClient], queue_url: str, bodies: Iterable[str], *, delay: timedelta = timedelta()
+) -> bool:
     """Send messages that may be lost, because a sweep finds their objects too; whether they were sent.
 
-    A failure is reported: an outage of SQS, or a right that the function has lost.
+    A failure is reported: an outage of SQS, or a right that the function has lost. Without messages, no client is made.
     """
+    messages = list(bodies)
+    if not messages:
+        return True
     try:
-        send_batches(sqs, queue_url, bodies, delay=delay)
+        send_batches(sqs(), queue_url, messages, delay=delay)
     except (BotoCoreError, ClientError) as error:
         _logger.warning("A message can't be sent, and a sweep finds its object later: %s", error)
         metrics.report_unwell("function-errors", f"a message can't be sent to {queue_url.rpartition('/')[2]}")

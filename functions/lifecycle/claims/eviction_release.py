@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from shared.base.hints import DRAINS_PER_MESSAGE
 from shared.cluster import resources
 from shared.cluster.errors import NotFoundError
 from shared.termination import delayed_eviction, requeue
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.cluster.client import Client
     from shared.termination.delayed_eviction import DelayedPods
-
-_DRAINS_PER_MESSAGE = 5
-"""The messages of a batch are reconciled one after another, a few drains of each at once."""
 
 
 def changed_delays(claims: Iterable[NodeClaim], nodes: Mapping[str, Node]) -> dict[str, DelayedPods]:
@@ -89,7 +87,7 @@ class EvictionRelease:
             return
         self._write(claim_name, delayed)
         self._released.append(claim_name)
-        if len(self._released) >= _DRAINS_PER_MESSAGE:
+        if len(self._released) >= DRAINS_PER_MESSAGE:
             self._send()
 
     def _send(self) -> None:
