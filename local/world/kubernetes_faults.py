@@ -50,11 +50,14 @@ def kubernetes_requests(faults: Faults, latencies: Latencies | None) -> Iterator
         if fault.crash == "before":
             raise Crash(f"before {method} {url}")
         response = send(client, method, url, *args, **kwargs)
-        if latencies is not None and (timeout := TIMEOUT.get()) is not None:
-            timeout.wait(latencies.next("kubernetes", method, {}))
-        invocation_timeout.check()
-        if fault.crash == "after":
-            raise Crash(f"after {method} {url}")
+        with contextlib.ExitStack() as process:
+            process.callback(response.response.close)  # its sockets end with it
+            if latencies is not None and (timeout := TIMEOUT.get()) is not None:
+                timeout.wait(latencies.next("kubernetes", method, {}))
+            invocation_timeout.check()
+            if fault.crash == "after":
+                raise Crash(f"after {method} {url}")
+            process.pop_all()
         return response
 
     with backends.replaced(RESTClientObject, "request", request):
