@@ -70,6 +70,7 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
         return in_wheel
     cached_folder = installation.build_folder(root) / "assembly" / _key(cluster, context, region)
     if cached_folder.is_dir():
+        installation.keep_recent(cached_folder)
         return cached_folder
     cached_folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cached_folder.parent, prefix=".tmp-") as temporary:

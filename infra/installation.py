@@ -7,8 +7,12 @@ keeps what it builds in the user's cache.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
+import os
+import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +30,8 @@ ROOT = _PACKAGES / "sources" if _PREFIX else _PACKAGES
 """The folder of functions/, infra/, relay/ and shared/ as they are in the repository."""
 
 _LOCK = "requirements.lock"
+_KEPT_FOLDERS = 20
+_KEPT_SECONDS = 3600.0
 
 
 def version() -> str:
@@ -54,6 +60,21 @@ def build_folder(root: Path) -> Path:
     if _is_checkout(root):
         return root / "build"
     return platformdirs.user_cache_path("tenon", appauthor=False)
+
+
+def keep_recent(folder: Path) -> None:
+    """Note that a folder of the cache is used; of its neighbours, keep 20 and those that were used within an hour.
+
+    What is built is named by its sources, so each change of these leaves a folder that nobody asks for again.
+    """
+    os.utime(folder)
+    last_uses: dict[Path, float] = {}
+    for path in folder.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
+            last_uses[path] = path.stat().st_mtime
+    for path in sorted(last_uses, key=last_uses.__getitem__)[:-_KEPT_FOLDERS]:
+        if time.time() - last_uses[path] > _KEPT_SECONDS:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_checkout(root: Path) -> bool:

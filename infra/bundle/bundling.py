@@ -288,6 +288,7 @@ def _bundle(root: Path, checkout: Path, function: str, packages: Path, models: M
             size = sum(path.stat().st_size for path in _files(folder)) / _MIB
             if size > LIMIT_MIB:
                 raise BundleError(f"functions/{function} is {size:.0f} MiB, and the limit is {LIMIT_MIB} MiB")
+    installation.keep_recent(cached)
     return cached
 
 

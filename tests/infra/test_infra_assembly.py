@@ -2,15 +2,17 @@
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import assembly, function_sizes, synthesis
+from infra import assembly, function_sizes, installation, synthesis
 from infra.bundle import bundling
 from infra.options.stack_options import NoClusterError, OptionError, clusters, parse
 
@@ -32,6 +34,24 @@ def test_a_second_world_uses_the_cached_assembly(cloud_assembly: Path) -> None:
     again = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=SOURCE)
     assert again == cloud_assembly
     assert (again / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_the_cache_forgets_what_no_one_has_used_for_an_hour_but_for_the_last_twenty(tmp_path: Path) -> None:
+    folders = [tmp_path / f"{number:02}" for number in range(30)]
+    now = time.time()
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "template.json").write_text("{}")
+        hours = 2 if number < 28 else 0.5
+        os.utime(folder, (now, now - hours * 3600 + number))
+    installation.keep_recent(folders[0])
+    assert set(tmp_path.iterdir()) == {folders[0], *folders[-19:]}
+    for folder in folders[-19:]:
+        os.utime(folder, (now, now - 1800))
+    for number in range(30, 40):
+        (tmp_path / str(number)).mkdir()
+        installation.keep_recent(tmp_path / str(number))
+    assert len(list(tmp_path.iterdir())) == 30  # all within the hour
 
 
 def test_with_the_functions_code_only_assets_differ_in_the_template(
