@@ -105,6 +105,7 @@ def test_230_spot_nodes_interrupted_at_once_are_replaced_with_nothing_refused_an
             len(large.pods(phase="Running")) == 230
             and not interrupted & {i.id for i in large.instances()}
             and not interrupted & {c["status"].get("providerID", "").rpartition("/")[2] for c in large.claims()}
+            and not interrupted & {n["spec"]["providerID"].rpartition("/")[2] for n in large.nodes()}
         ),
         limit=timedelta(minutes=30),
     )

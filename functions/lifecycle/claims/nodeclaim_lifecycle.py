@@ -29,6 +29,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.api.nodeclaim import is_rebooting
+from shared.api.pods import requests
 from shared.api.standby import standby_state, was_standby
 from shared.base import hints
 from shared.base.runtime import KUBERNETES_THREADS, in_threads
@@ -244,8 +245,9 @@ def _register_all(
         _nominate(context, pods)
         nodes = in_threads(partial(_write_node, context, released), group, threads=KUBERNETES_THREADS)
         written += [pair for pair in nodes if pair is not None]
-        # Again at once, before other pods take the room of those that lost their nomination meanwhile.
-        _write_nominations(context, {name: pods[name] for name in pods if name in released})
+        # Again at once, before other pods take the room of those that lost their nomination meanwhile. The largest
+        # first: a small pod finds other room, and a large one that has lost its own to small pods needs another node.
+        _write_nominations(context, {name: pods[name] for name in pods if name in released}, largest_first=True)
         if len(written) >= _BATCH_SIZE:
             finish()
     finish()
@@ -288,21 +290,29 @@ def _report_late(context: ReconcileContext, claim: NodeClaim, node: Node) -> Non
 
 
 def _nominate(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
-    """Nominate pods for nodes (by name), and say so."""
+    """Nominate pods for nodes (by name), and say so. A pod loses it if kube-scheduler tries it on a closed node."""
     _write_nominations(context, by_node)
     for node, pods in by_node.items():
         context.logger.info("Nominated pods for a node", extra={"node": node, "pods": len(pods)})
 
 
-def _write_nominations(context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]]) -> None:
-    """Nominate pods for nodes (by name), several in parallel."""
+def _write_nominations(
+    context: ReconcileContext, by_node: Mapping[str, Sequence[Pod]], *, largest_first: bool = False
+) -> None:
+    """Nominate pods for nodes (by name), several in parallel; by size, the largest last or first."""
 
     def write(pod_and_node: tuple[Pod, str]) -> None:
         pod, node = pod_and_node
         context.attempt(pod.ref, partial(_set_nominated_node, context, pod, node))
 
     pairs = [(pod, node) for node, pods in by_node.items() for pod in pods]
+    pairs.sort(key=lambda pair: _size(pair[0]), reverse=largest_first)
     in_threads(write, pairs, threads=KUBERNETES_THREADS)
+
+
+def _size(pod: Pod) -> tuple[int, int]:
+    requested = requests(pod)
+    return requested.get("cpu", 0), requested.get("memory", 0)
 
 
 def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
