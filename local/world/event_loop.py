@@ -59,6 +59,8 @@ class EventLoop:
         self._after_step = after_step
         self._unfinished = unfinished
         self._skips_waiting = skips_waiting
+        self._settled_at = clock.now()
+        """When the last round of steps began."""
         self._woken = threading.Event()
 
     def wake(self) -> None:
@@ -98,6 +100,7 @@ class EventLoop:
         """Do everything that is due now and its consequences, without moving time. True once the condition holds."""
         while True:
             did = False
+            self._settled_at = self._clock.now()
             for actor in self._actors:
                 did |= actor.step(self._clock.now())
             self._after_step()
@@ -114,17 +117,19 @@ class EventLoop:
         """Settle, then move to the next due time, at most to the end. True as soon as the condition holds."""
         if self.settle(condition):
             return True
-        due = min((time for actor in self._actors if (time := actor.due()) is not None), default=end)
-        time = min(due, end)
-        if self._skips_waiting:
-            if not self._clock.skip_to(time):
-                # Due already, but held back by its thread or by a concurrency limit.
-                self._wait(_POLL_SECONDS)
-        else:
+        due = [time for actor in self._actors if (time := actor.due()) is not None]
+        upcoming = min((time for time in due if time > self._settled_at), default=end)
+        if not self._skips_waiting:
             sleep(_MIN_WAIT_SECONDS)
-            ahead = (time - self._clock.now()).total_seconds()
+            ahead = (min([*due, end]) - self._clock.now()).total_seconds()
             if ahead > 0:
                 self._wait(min(ahead, _MAX_WAIT_SECONDS))
+        elif self._is_running() and any(time <= self._settled_at for time in due):
+            # Held back by its thread or by a concurrency limit, until an invocation ends.
+            self._wait(_POLL_SECONDS)
+        else:
+            # What was due and wasn't done waits for something else, such as an invocation that is throttled.
+            self._clock.skip_to(min(upcoming, end))
         return False
 
     def _wait(self, seconds: float) -> None:

@@ -160,6 +160,23 @@ def test_a_run_ends_on_time_although_the_next_thing_to_do_is_later() -> None:
     assert clock.now() == NOW + timedelta(hours=1)
 
 
+def test_time_passes_while_something_that_is_due_is_held_back() -> None:
+    """Work takes no time here, so a wait in real time for what never comes would be one for good."""
+    clock = Clock(NOW, elapsed=lambda: 0.0)
+    throttled, alarm = Alarm(NOW - timedelta(minutes=1)), Alarm(NOW + timedelta(minutes=10))
+    seen = []
+    loop = EventLoop(
+        clock,
+        [throttled, alarm],
+        is_busy=lambda: False,
+        after_step=lambda: seen.append(clock.now()),
+        unfinished=lambda: "",
+    )
+    loop.run_for(timedelta(hours=1))
+    assert clock.now() == NOW + timedelta(hours=1)
+    assert NOW + timedelta(minutes=10) in seen
+
+
 def test_a_manifest_that_is_applied_again_changes_labels_and_keeps_the_clusters_own_metadata() -> None:
     store = Store(now=lambda: NOW)
     before = apply_object(store, manifest(team="red"))
