@@ -77,14 +77,23 @@ def tiles(figures: Iterable[tuple[str, str]]) -> str:
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int, empty: str = "None.") -> str:
     """A table whose last ``figures`` columns are numbers; the sentence ``empty`` if it has no rows."""
     first = len(columns) - figures
+    classes = ["figure" if i >= first else "" for i in range(len(columns))]
 
-    def cells(texts: Sequence[str], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=figure' if i >= first else ''}>{html.escape(text)}</{tag}>" for i, text in enumerate(texts)
-        )
+    def body_row(row: Sequence[str]) -> str:
+        cells = zip(columns, row, classes, strict=True)
+        return "<tr>" + "".join(cell(name, text, class_=class_) for name, text, class_ in cells) + "</tr>"
 
-    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    body = "".join(map(body_row, rows))
     if not body:
         return f'<p class="quiet">{html.escape(empty)}</p>'
-    head = f"<tr>{cells(columns, 'th')}</tr>"
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+    head = "".join(
+        f"<th{f' class={class_}' if class_ else ''}>{html.escape(name)}</th>"
+        for name, class_ in zip(columns, classes, strict=True)
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def cell(column: str, text: str, *, class_: str = "") -> str:
+    """A cell of a table's body, which has its column's name in front of it on a small screen."""
+    classes = f' class="{html.escape(class_)}"' if class_ else ""
+    return f'<td{classes} data-column="{html.escape(column)}">{html.escape(text)}</td>'

@@ -6,26 +6,28 @@ the page says so.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from cli import terminal
 from cli.cluster.commitments import commitment_bill
 from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_prices
-from cli.report.lower_bound import lower_bound
+from cli.report.lower_bound import BoundedPod, lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from cli.report.traffic import recorded_traffic
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
 from shared.api.meta import condition
-from shared.api.pods import is_daemon, is_pending, is_terminal, requests
-from shared.api.quantity import QuantityError, add
+from shared.api.pods import is_daemon, is_pending, is_terminal
+from shared.api.quantity import QuantityError
 from shared.base.plurals import plural
 from shared.base.struct import with_fields
 from shared.standby.held_nodes import without_stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime, timedelta
 
     from cli.cluster.observed_cluster import ObservedCluster
@@ -35,10 +37,20 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
 
 
+_OF_TERMINATED = (
+    "Of terminated nodes, only decisions about them are known: the chart has no cost of them, and those that somebody "
+    "deleted by hand aren't listed."
+)
+
+
 def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
-    """The recording of the period that ends now."""
+    """The recording of the period that ends now, or of the part of it from which on something is known."""
     observed = with_snapshot(observed, without_stopped(observed.snapshot))
-    start = observed.now - period
+    taken, launched = (
+        observed.history.since(observed.now - period),
+        observed.history.launches_since(observed.now - period),
+    )
+    start = _start(observed, period, [*(d.at for d in taken), *(r.at for r in launched)])
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)
     decisions = [
@@ -50,24 +62,35 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
             why=d.why,
             savings=d.savings,
         )
-        for d in observed.history.since(start)
+        for d in taken
     ]
     existing = {s.name for s in spans}
     terminated = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in existing}
     spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
-    notes = ["The chart has no cost of terminated nodes: only their decisions are known."] if terminated else []
-    end = period.total_seconds()
+    notes = [_OF_TERMINATED] if launched or terminated else []
+    end = (observed.now - start).total_seconds()
     return Recording(
         title=observed.name,
+        is_live=True,
         start=start,
         end=end,
         spans=sorted(spans, key=lambda s: (s.created if s.created is not None else s.terminated or 0.0, s.name)),
         samples=[*_past_samples(spans, end), _current_sample(observed, resolved_pools, spans, end)],
         decisions=decisions,
-        launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in observed.history.launches_since(start)],
+        launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in launched],
         notes=[*observed.notes, *notes, *_buffer_notes(spans), *_commitment_notes(resolved_pools)],
         traffic=recorded_traffic(observed.services(), observed.snapshot),
     )
+
+
+def _start(observed: ObservedCluster, period: timedelta, recorded: Iterable[datetime]) -> datetime:
+    """The first whole minute of the period before which nothing is known."""
+    snapshot = observed.snapshot
+    created = [*(n.metadata for n in snapshot.nodes), *(c.metadata for c in snapshot.node_claims)]
+    moments = [*(meta.creation_timestamp for meta in created), *recorded]
+    first = min((moment for moment in moments if moment is not None), default=None)
+    start = observed.now - period
+    return start if first is None else max(start, first.replace(second=0, microsecond=0))
 
 
 def _buffer_notes(spans: list[NodeSpan]) -> list[str]:
@@ -145,15 +168,12 @@ def _current_sample(
     observed: ObservedCluster, resolved_pools: ResolvedNodePools, spans: list[NodeSpan], end: float
 ) -> Sample:
     """The totals now."""
-    pod_requests = []
+    pods = []
     for pod in observed.snapshot.pods:
         if pod.spec.node_name and not is_terminal(pod) and not is_daemon(pod):
-            try:
-                pod_requests.append(requests(pod))
-            except QuantityError:
-                continue
-    total = add(*pod_requests) if pod_requests else {}
+            with contextlib.suppress(QuantityError):
+                pods.append(BoundedPod.of(pod))
     cost = sum(s.price for s in spans if s.launched is not None and s.price is not None)
-    bound = lower_bound(observed.snapshot, resolved_pools, set(total)).of(total)
+    bound = lower_bound(observed.snapshot, resolved_pools, {r for pod in pods for r in pod.requests}).of(pods)
     pending = sum(is_pending(p) for p in observed.snapshot.pods)
-    return Sample(end, round(cost, 6), round(bound, 6), len(pod_requests), pending)
+    return Sample(end, round(cost, 6), round(bound, 6), len(pods), pending)

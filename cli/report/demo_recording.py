@@ -9,12 +9,12 @@ import msgspec
 
 from cli.cluster.offerings import CatalogOfferings
 from cli.object_snapshot import snapshot_of
-from cli.report.lower_bound import lower_bound
+from cli.report.lower_bound import BoundedPod, lower_bound
 from cli.report.recording import Mark, NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from local.world import catalog_cache
 from shared.api.kubernetes import Pod
-from shared.api.pods import is_daemon, requests
-from shared.api.quantity import QuantityError, add
+from shared.api.pods import is_daemon
+from shared.api.quantity import QuantityError
 from shared.base import aws, decision_log, runtime
 from shared.base.struct import MutableStruct
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Change
     from local.world import World
     from local.world.timeline import TimelineEvent
-    from shared.api.quantity import Resources
     from shared.base.decision_log import DecisionRecord, LaunchRecord
 
 _DECIMALS = 3
@@ -55,7 +54,7 @@ class Recorder(MutableStruct):
     price: Callable[[str, str, str], float]
     title: str
     marks: list[tuple[datetime, str]] = []
-    pod_requests: dict[str, Resources] = {}
+    pods: dict[str, BoundedPod] = {}
     first_event: int = 0
 
     def __post_init__(self) -> None:
@@ -83,7 +82,7 @@ class Recorder(MutableStruct):
             start=start,
             end=at(now),
             spans=_node_spans(events, at, self.price, decisions),
-            samples=_samples(events, at, self.price, self.pod_requests, bound),
+            samples=_samples(events, at, self.price, self.pods, bound),
             decisions=sorted(decisions, key=lambda d: (d.at, d.node)),
             launches=[RecordedLaunches.of(record, at(record.at)) for record in launches],
             marks=[Mark(at(moment), label) for moment, label in self.marks],
@@ -97,7 +96,7 @@ class Recorder(MutableStruct):
         if is_daemon(pod):
             return
         try:
-            self.pod_requests[pod.key] = requests(pod)
+            self.pods[pod.key] = BoundedPod.of(pod)
         except QuantityError:
             return
 
@@ -114,7 +113,7 @@ class Recorder(MutableStruct):
         objects = {kind: world.store.list(world.store.kind(version, kind)) for version, kind in _BOUNDING_KINDS}
         snapshot, _ = snapshot_of(objects, now=now, used=objects, refused={})
         offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
-        requested = {resource for amounts in self.pod_requests.values() for resource in amounts}
+        requested = {resource for pod in self.pods.values() for resource in pod.requests}
         return lower_bound(snapshot, offerings.resolve_pools(snapshot), requested)
 
 
@@ -176,13 +175,13 @@ def _samples(
     events: Iterable[TimelineEvent],
     at: Callable[[datetime], float],
     price: Callable[[str, str, str], float],
-    pod_requests: dict[str, Resources],
+    pods: dict[str, BoundedPod],
     bound: LowerBound,
 ) -> list[Sample]:
     """The totals after each event that changes them; of several at one moment the last."""
     costs: dict[str, float] = {}
     pending: set[str] = set()
-    scheduled: dict[str, Resources] = {}
+    scheduled: dict[str, BoundedPod] = {}
     samples = {0.0: Sample(0.0, 0.0, 0.0, 0, 0)}
     for event in events:
         match event.type:
@@ -191,18 +190,17 @@ def _samples(
                 costs[event.name] = price(details["instance_type"], details["zone"], details["capacity_type"])
             case "claim deleted":
                 costs.pop(event.name, None)
-            case "pod created" if event.name in pod_requests:
+            case "pod created" if event.name in pods:
                 pending.add(event.name)
-            case "pod bound" if event.name in pod_requests:
+            case "pod bound" if event.name in pods:
                 pending.discard(event.name)
-                scheduled[event.name] = pod_requests[event.name]
+                scheduled[event.name] = pods[event.name]
             case "pod deleted":
                 pending.discard(event.name)
                 scheduled.pop(event.name, None)
             case _:
                 continue
         moment = max(0.0, at(event.at))
-        requested = add(*scheduled.values()) if scheduled else {}
         cost = round(sum(costs.values(), 0.0), 6)
-        samples[moment] = Sample(moment, cost, round(bound.of(requested), 6), len(scheduled), len(pending))
+        samples[moment] = Sample(moment, cost, round(bound.of(scheduled.values()), 6), len(scheduled), len(pending))
     return list(samples.values())

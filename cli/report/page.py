@@ -29,6 +29,7 @@ _MAX_LAUNCHES = 20
 _BAR_PERCENT = 70
 """The width of the longest bar, in percent; its label is next to it."""
 _CENT = 0.01
+_DECISION_COLUMNS = ("Time", "Node", "Outcome", "Reason", "Message", "$/h")
 
 
 def save(recording: Recording, output: Path) -> Path:
@@ -107,9 +108,10 @@ def _tiles(recording: Recording) -> str:
 
 def _cost_tiles(recording: Recording) -> list[tuple[str, str]]:
     total, lower_bound = total_cost(recording)
-    tiles = [(f"${total:.4f}" if 0 < total < _CENT * 100 else f"${total:,.2f}", "total cost")]
+    label = "total cost" if all(s.price is not None for s in recording.spans) else "cost of the nodes that exist"
+    tiles = [(f"${total:.4f}" if 0 < total < _CENT * 100 else f"${total:,.2f}", label)]
     if lower_bound is not None:
-        tiles.append((f"{lower_bound / total:.0%}" if total else "–", "lower bound, share of the total cost"))
+        tiles.append((f"{lower_bound / total:.0%}", "lower bound, share of the total cost"))
     return [*tiles, (f"{terminal.usd(_peak_cost(recording))}/h", "peak cost")]
 
 
@@ -169,8 +171,12 @@ def _percent(price: float, widest: float) -> str:
 
 def _excess(price: float, planned: float, name: str) -> str:
     """How much more or less than planned it is; for the realised price, without the nodes that existed before."""
-    excess = round(price / planned - 1, 3) if planned else 0.0
-    return f" ({excess:+.1%})" if excess and name != "planned" else ""
+    if name == "planned" or not planned:
+        return ""
+    if price <= 0:
+        return ", of nodes that existed before"
+    excess = round(price / planned - 1, 3)
+    return f" ({excess:+.1%})" if excess else ""
 
 
 def _decisions(recording: Recording) -> str:
@@ -181,8 +187,7 @@ def _decisions(recording: Recording) -> str:
     hidden = len(recording.decisions) - len(shown)
     more = f'<p class="quiet">{hidden} earlier decisions are not shown.</p>' if hidden else ""
     head = "".join(
-        f"<th scope='col'{' class=figure' if name in {'Time', '$/h'} else ''}>{name}</th>"
-        for name in ("Time", "Node", "Outcome", "Reason", "Message", "$/h")
+        f"<th scope='col'{' class=figure' if name in {'Time', '$/h'} else ''}>{name}</th>" for name in _DECISION_COLUMNS
     )
     return (
         f'{more}<div class="scroll" tabindex="0" role="region" aria-label="Decisions"><table>'
@@ -200,11 +205,12 @@ def _decision(decision: RecordedDecision, recording: Recording) -> str:
         ("why", decision.why),
         ("figure", savings),
     ]
-    return "<tr>" + "".join(f'<td class="{html.escape(c)}">{html.escape(text)}</td>' for c, text in cells) + "</tr>"
+    row = zip(_DECISION_COLUMNS, cells, strict=True)
+    return "<tr>" + "".join(html_page.cell(name, text, class_=class_) for name, (class_, text) in row) + "</tr>"
 
 
 def _time(at: float, recording: Recording) -> str:
-    if recording.end > _LONG_RUN_SECONDS:
-        return f"{recording.start + timedelta(seconds=at):%m-%d %H:%M}"
+    if recording.is_live or recording.end > _LONG_RUN_SECONDS:
+        return f"{recording.start + timedelta(seconds=at):%Y-%m-%d %H:%M}"
     minutes, seconds = divmod(round(at), 60)
     return f"{minutes}:{seconds:02d}"

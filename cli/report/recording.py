@@ -110,10 +110,14 @@ class _Version(WireStruct):
 
 
 class Recording(WireStruct, kw_only=True):
-    """The data of a report. ``notes`` say what is missing, and why. ``traffic`` is that at the end, None of a demo."""
+    """The data of a report. ``notes`` say what is missing, and why. ``traffic`` is that at the end, None of a demo.
+
+    ``is_live``: of a cluster whose times are read from a clock, not from the start of a run.
+    """
 
     version: int = VERSION
     title: str
+    is_live: bool = False
     start: datetime
     end: float
     spans: list[NodeSpan] = []
@@ -159,13 +163,14 @@ def read(path: Path) -> Recording:
 
 
 def total_cost(recording: Recording) -> tuple[float, float | None]:
-    """USD in total, and the lower bound of it; None if that is unknown."""
-    total, lower_bound, is_known = 0.0, 0.0, False
+    """USD in total, and the lower bound of it; None if that is unknown for some of the time, or nothing was paid."""
+    total, lower_bound, is_known = 0.0, 0.0, True
     end = Sample(recording.end, 0.0)
     for sample, next_sample in pairwise([*recording.samples, end]):
         hours = max(0.0, next_sample.at - sample.at) / 3600
         total += sample.cost * hours
         if sample.lower_bound is not None:
             lower_bound += sample.lower_bound * hours
-            is_known = True
-    return total, lower_bound if is_known else None
+        else:
+            is_known = is_known and not hours
+    return total, lower_bound if is_known and total else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
+from cli import html_page
 from cli.traffic.cross_zone import USD_PER_CROSSING_TB, ServiceTraffic, cross_zone_traffic
 from cli.traffic.placed_pods import running_pods
 from cli.traffic.wording import percent, same_zone
@@ -82,7 +83,7 @@ def _table(traffic: RecordedTraffic) -> str:
 
 
 def _row(service: ServiceTraffic) -> str:
-    """One row; on a phone, which has no room for the table's head, cells have their column's name."""
+    """One row."""
     texts = (
         service.service,
         str(service.endpoints),
@@ -90,8 +91,6 @@ def _row(service: ServiceTraffic) -> str:
         f"${service.usd_per_tb:.2f}",
         same_zone(service),
     )
-    cells = "".join(
-        f'<td class="{class_}" data-column="{name}">{html.escape(text)}</td>'
-        for (name, class_), text in zip(_COLUMNS, texts, strict=True)
-    )
+    row = zip(_COLUMNS, texts, strict=True)
+    cells = "".join(html_page.cell(name, text, class_=class_) for (name, class_), text in row)
     return f"<tr>{cells}</tr>"

@@ -59,7 +59,7 @@ def _tiles(total: ShadowTotal) -> str:
         (dollars(total.real.dollars), "what ran"),
         (dollars(total.shadow.dollars), "what Tenon would have run"),
         (dollars(total.saved), "saved" if total.saved_share is None else f"saved, {total.saved_share:.1%}"),
-        (f"{total.real.instance_hours:,.0f} / {total.shadow.instance_hours:,.0f}", "instance-hours, real / Tenon"),
+        (f"{total.real.instance_hours:,.1f} / {total.shadow.instance_hours:,.1f}", "instance-hours, real / Tenon"),
         (f"{total.moved}", "pods moved"),
         (f"{total.unplaced_pods}", "pods without a place"),
     ]
@@ -90,7 +90,7 @@ def _chart(samples: Sequence[Sample]) -> str:
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         f'<path class="real" d="{steps(s.real for s in samples)}"/>'
         f'<path class="shadow" d="{steps(s.shadow for s in samples)}"/></svg>'
-        f'<p class="quiet">{begin:%m-%d %H:%M} to {end:%m-%d %H:%M} UTC</p>'
+        f'<p class="quiet">{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC</p>'
     )
 
 
@@ -129,7 +129,7 @@ def _pods(shadow: ShadowDays) -> str:
 def _events(shadow: ShadowDays) -> str:
     events = sorted((e for day in shadow.days for e in day.events), key=lambda e: e.at)[-_MAX_EVENTS:]
     rows = (
-        (f"{e.at:%m-%d %H:%M:%S}", e.action, e.node, e.pool, str(e.offering), e.reason, str(e.pods), e.price)
+        (f"{e.at:%Y-%m-%d %H:%M:%S}", e.action, e.node, e.pool, str(e.offering), e.reason, str(e.pods), e.price)
         for e in events
     )
     columns = ("Time", "Action", "Node", "NodePool", "Offering", "Reason", "Pods", "$/h")

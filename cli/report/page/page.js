@@ -7,15 +7,24 @@
   const usd = (v) => v == null ? "–" : "$" + v.toFixed(Math.abs(v) > 0 && Math.abs(v) < 0.1 ? 4 : 2) + "/h";
   const pad = (n) => String(n).padStart(2, "0");
 
-  // Short runs show minutes and seconds since the start, long ones date and time (UTC).
+  // Short runs of the demo show minutes and seconds since the start, all else date and time (UTC).
+  const long = data.is_live || data.end > 3 * 3600, days = data.end > 2 * 86400;
   const clock = (s) => {
-    if (data.end <= 3 * 3600) {
+    if (!long) {
       const whole = Math.round(s);
       const hours = Math.floor(whole / 3600);
       return (hours ? hours + ":" + pad(Math.floor(whole / 60) % 60) : Math.floor(whole / 60)) + ":" + pad(whole % 60);
     }
     const at = new Date(data.start * 1000 + s * 1000).toISOString();
-    return data.end > 2 * 86400 ? at.slice(5, 10) + " " + at.slice(11, 16) : at.slice(11, 16);
+    return days ? at.slice(0, 10) + " " + at.slice(11, 16) : at.slice(11, data.end > 1800 ? 16 : 19);
+  };
+  // Ticks of long runs are at round times of the day, and whole days have no time.
+  const tickLabel = (s, step) => days && step >= 86400 ? clock(s).slice(0, 10) : clock(s);
+  const ticksOf = (step, end) => {
+    const first = long ? (step - data.start % step) % step : 0;
+    const ticks = [];
+    for (let at = first; at <= end; at += step) ticks.push(at);
+    return ticks;
   };
 
   // --- theme ---
@@ -48,8 +57,13 @@
   function chart(id, series, format, ticks) {
     const element = document.getElementById(id);
     const values = series.map((s) => closed(s.column));
-    if (!times.length || values.every((c) => c.every((v) => v == null))) {
-      element.textContent = "No data.";
+    const known = times.filter((_, i) => values.some((c) => c[i] != null));
+    if (!known.length || known[0] === data.end && data.end > 0) {
+      const last = series.map((s, i) => [s.label, values[i][times.length - 1]]).filter((pair) => pair[1] != null);
+      element.textContent = last.length
+        ? "Only known for now: " + last.map(([label, v]) => format(v) + " " + label).join(", ") + "."
+        : "No data.";
+      element.classList.add("none");
       element.removeAttribute("tabindex");
       return;
     }
@@ -63,7 +77,12 @@
       cursor: { sync: { key: sync.key }, drag: { x: true, y: false }, points: { size: 7 } },
       scales: { x: { time: false, range: () => [0, Math.max(data.end, 1)] }, y: { range: (u, low, high) => [0, Math.max(high * 1.3, 1e-9)] } },
       axes: [
-        axis({ values: (u, splits) => splits.map(clock), space: 80, incrs: NICE }),
+        axis({
+          splits: (u, i, min, max, step) => ticksOf(step, max),
+          // A label at the very end would be cut off.
+          values: (u, splits, i, space, step) => splits.map((s) => s > data.end * 0.965 ? "" : tickLabel(s, step)),
+          space: days ? 130 : 80, incrs: NICE,
+        }),
         axis({ size: LEFT, values: (u, splits) => ticks(splits) }),
       ],
       series: [{ label: "at", value: (u, v) => v == null ? "–" : clock(v) }].concat(series.map((s) => ({
@@ -123,7 +142,8 @@
       { column: 2, label: "lower bound", color: "bound", dash: [5, 4], width: 1.5 },
       { column: 1, label: "cost", color: "cost", fill: true },
     ], usd, (splits) => {
-      const digits = Math.max(...splits) < 0.1 ? 3 : 2;
+      const exact = (digits) => splits.every((v) => Math.abs(v - Number(v.toFixed(digits))) < 1e-9);
+      const digits = [2, 3, 4].find(exact) ?? 5;
       return splits.map((v) => "$" + v.toFixed(digits));
     });
     chart("pods", [
@@ -177,10 +197,10 @@
   });
   const axis = make("div", "row axis");
   axis.append(make("div", "name"), make("div", "lane"));
-  const most = Math.max(2, Math.min(9, Math.floor((timeline.clientWidth - 120) / 64)));
+  const most = Math.max(2, Math.min(9, Math.floor((timeline.clientWidth - 120) / (days ? 110 : 64))));
   const step = NICE.find((s) => data.end / s <= most) ?? NICE[NICE.length - 1];
-  for (let at = 0; at < data.end * 0.93; at += step) {
-    const tick = make("span", "", clock(at));
+  for (const at of ticksOf(step, data.end * (days ? 0.87 : 0.93))) {
+    const tick = make("span", "", tickLabel(at, step));
     tick.style.left = share(at) + "%";
     axis.lastChild.append(tick);
   }

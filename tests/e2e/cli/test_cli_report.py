@@ -55,7 +55,8 @@ def test_a_live_cluster_is_reported_by_its_decision_log(shell: Shell, tmp_path: 
     assert result.code == 0, result.err
     assert "decisions" in result.out
     text = html.read_text()
-    assert "The chart has no cost of terminated nodes" in text
+    assert "the chart has no cost of them" in text
+    assert "lower bound, share" not in text, "its past is unknown"
     assert all(n["metadata"]["name"] in text for n in world.nodes())
     assert "Empty" in text
     assert "nodes for 5 pods" in text

@@ -76,6 +76,16 @@ RUN = Recording(
     launches=[RecordedLaunches(at=4.0, pods=9, nodes=2, planned=0.1, bought=0.102, before=0.04, realised=0.145)],
     marks=[Mark(0.0, "web 0 → 9")],
 )
+LIVE = Recording(
+    title="prod in eu-central-1",
+    start=START.replace(hour=13, minute=7),
+    end=3.1 * 86_400,
+    spans=SPANS,
+    samples=[Sample(62.0, 0.14), Sample(3.1 * 86_400, 0.14, 0.09, 9, 1)],
+    decisions=RUN.decisions,
+    launches=[RecordedLaunches(at=9.0, pods=9, nodes=2, planned=0.1, bought=0.1, before=0.04, realised=0.04)],
+)
+"""As of a live cluster: pods and the lower bound are known for now only; the pods run on nodes that existed before."""
 TRAFFIC = RecordedTraffic(
     share=0.67,
     services=[
@@ -220,6 +230,70 @@ def test_an_empty_recording_is_a_page_too(open_report: Callable[..., Page]) -> N
     tab = open_report(Recording(title="quiet", start=START, end=0.0))
     assert "No nodes." in tab.inner_text("#timeline")
     assert "There are no decisions." in tab.inner_text("main")
+
+
+CUT_OFF = """() => [...document.querySelectorAll("h1, h2, p, b, i, span, td, th, button")]
+  .filter((e) => e.offsetParent && !e.closest(".name") && getComputedStyle(e).position !== "absolute")
+  .filter((e) => {
+    const box = e.getBoundingClientRect(), scroller = e.closest(".scroll");
+    return e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 || !scroller && box.right > innerWidth + 1;
+  }).map((e) => e.outerHTML.slice(0, 80))"""
+"""The elements whose text is wider than they or the window are; names of nodes end in an ellipsis by intent."""
+OVERLAPS = """() => {
+  const boxes = [...document.querySelectorAll("h1, h2, section > p, .tile, .chart, .timeline, .bar i, .launches p, td")]
+    .filter((e) => e.offsetParent).map((e) => [e, e.getBoundingClientRect()]);
+  const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  return boxes.flatMap(([e, a], i) => boxes.slice(i + 1)
+    .filter(([f, b]) => !e.contains(f) && !f.contains(e) && over(a, b))
+    .map(([f]) => e.outerHTML.slice(0, 60) + " | " + f.outerHTML.slice(0, 60)));
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280, 1440])
+def test_nothing_is_cut_off_or_overlaps(open_report: Callable[..., Page], width: int, scheme: str) -> None:
+    for recording in (RUN, LIVE):
+        tab = open_report(recording, scheme=scheme, viewport={"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert tab.evaluate(CUT_OFF) == []
+        assert tab.evaluate(OVERLAPS) == []
+
+
+@needs_chromium
+def test_on_a_phone_each_cell_has_its_columns_name(open_report: Callable[..., Page]) -> None:
+    tab = open_report(viewport={"width": 390, "height": 800})
+    cells = tab.locator(".scroll tbody tr").first.locator("td")
+    labels = [
+        cells.nth(i).evaluate("e => getComputedStyle(e, '::before').content.replaceAll('\"', '').trim()")
+        for i in range(1, cells.count())
+    ]
+    assert labels == ["Node", "Outcome", "Reason", "Message", "$/h"]
+
+
+@needs_chromium
+def test_bars_of_equal_prices_are_equally_long(open_report: Callable[..., Page]) -> None:
+    equal = RecordedLaunches(at=4.0, pods=9, nodes=2, planned=0.1, bought=0.1, before=0.0, realised=0.1)
+    for width in (390, 1440):
+        tab = open_report(with_fields(RUN, launches=[equal]), viewport={"width": width, "height": 800})
+        bars = [tab.locator(f".bar .{name}") for name in ("planned", "bought", "realised")]
+        assert len({round(bar.bounding_box()["width"]) for bar in bars}) == 1  # type: ignore[index]  # they are visible
+
+
+@needs_chromium
+def test_ticks_of_long_runs_are_at_round_times_with_whole_dates(open_report: Callable[..., Page]) -> None:
+    """A canvas has no text to read, but the timeline's axis has the same ticks."""
+    tab = open_report(LIVE, viewport={"width": 1440, "height": 900})
+    ticks = tab.locator(".axis .lane span").all_inner_texts()
+    assert len(ticks) >= 3
+    assert all(re.fullmatch(r"2026-05-\d\d( (00|06|12|18):00)?", tick) for tick in ticks)
+
+
+@needs_chromium
+def test_what_is_only_known_for_now_is_no_chart(open_report: Callable[..., Page]) -> None:
+    tab = open_report(LIVE)
+    assert tab.inner_text("#pods") == "Only known for now: 9 scheduled, 1 pending."
+    assert "lower bound" not in tab.inner_text(".tiles")
 
 
 @needs_chromium
