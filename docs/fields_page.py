@@ -88,7 +88,8 @@ def _kinds(published: Schemas) -> list[str]:
 
 def _kind(kind: str, published: Schemas) -> Iterator[str]:
     yield from ("", f"### {kind}", "")
-    types = sorted({(f.path, f.type) for f in published.fields() if f.kind == kind and f.type})
+    listed = set(_kinds(published))
+    types = sorted({(f.path, f.type) for f in published.fields() if f.kind == kind and f.type in listed})
     if types:
         yield from (
             "Of a type below: " + ", ".join(f"`{path}` ([{type_}](#{type_.lower()}))" for path, type_ in types) + ".",

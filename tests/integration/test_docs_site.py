@@ -1,5 +1,7 @@
-"""The docs' site in a real browser: each page, as wide as a phone and a shell, light and dark. ``make docs`` runs
-it."""
+"""The docs' site in a real browser, at the widths of a phone, a small and a large window, light and dark.
+
+``make docs`` runs it.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,10 @@ DRAWN = f"""[...document.querySelectorAll('.mermaid')].every(
 BROKEN_IMAGES = "[...document.images].filter((i) => i.complete && !i.naturalWidth).map((i) => i.src)"
 BROKEN_ANCHORS = """[...document.querySelectorAll('a[href^="#"]')].map((a) => decodeURIComponent(a.hash.slice(1)))
     .filter((id) => id && !document.getElementById(id))"""
+WIDE = 1440
+SCROLLED = """[...document.querySelectorAll('pre > code, .mermaid')].filter((e) => e.scrollWidth > e.clientWidth + 1)
+    .map((e) => `${e.scrollWidth - e.clientWidth} px too wide: ${e.textContent.slice(0, 60)}`)"""
+"""Code and diagrams that have to be scrolled sideways, which a large window shouldn't need."""
 LINKS = "[...document.querySelectorAll('a[href]')].map((a) => a.href.split('#')[0])"
 
 pytestmark = [pytest.mark.long, needs_chromium]
@@ -72,11 +78,13 @@ def problems_of(tab: Page, address: str, page: str) -> list[str]:
     problems += tab.evaluate(BROKEN_IMAGES) + tab.evaluate(BROKEN_ANCHORS)
     if tab.evaluate("document.documentElement.scrollWidth > innerWidth"):
         problems.append("wider than the window")
+    if tab.viewport_size is not None and tab.viewport_size["width"] >= WIDE:
+        problems += tab.evaluate(SCROLLED)
     return problems
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1280, WIDE])
 def test_no_page_has_a_problem(browser: Browser, site: Path, address: str, width: int, scheme: Any) -> None:
     pages = [str(path.relative_to(site).parent) for path in sorted(site.rglob("index.html"))]
     assert len(pages) > 40
