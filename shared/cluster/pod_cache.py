@@ -139,6 +139,8 @@ class PodCache:
         )
 
     def _list(self) -> None:
+        # The pods so far go first: together with the new ones they would take twice the memory.
+        self._version, self._pods, self._unbound_versions, self._invalid = "", {}, {}, {}
         if self._is_frozen:
             gc.collect()  # frozen objects are never collected, so garbage created since must not be frozen with them
         with runtime.gc_paused():

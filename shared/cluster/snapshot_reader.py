@@ -101,6 +101,7 @@ class SnapshotReader:
         nodes = node_class_groups.unmanaged(listed_nodes.objects, claims.foreign_provider_ids)
         self._require_complete(pods, claims.own, with_fields(listed_nodes, objects=nodes))
         if leaving is not None:
+            del pods  # together with those of another list they would take twice the memory
             pods = self.pods.read_on_nodes(_leaving_nodes(nodes, claims.own.objects) | set(leaving))
         invalid.extend(pods.invalid)
         raw_pools = list_raw(self.client, resources.NODE_POOLS, resources.PROVISIONERS)

@@ -16,6 +16,7 @@ from local.kubernetes.apiserver.http import Response
 from shared.api.kubernetes import Pod
 from shared.base import runtime
 from shared.cluster import listing, resources
+from shared.cluster.errors import ForbiddenError
 from shared.cluster.pod_cache import MAX_LISTED_NODES, MAX_UNPROVEN, UNFINISHED, PodCache
 
 if TYPE_CHECKING:
@@ -104,6 +105,36 @@ def test_a_failed_watch_is_replaced_by_a_list(
 ) -> None:
     add_pod("new")
     server.intercept = lambda request: fault if request.verb == "watch" else None
+    assert read_by_key(pods) == listed(client)
+    assert pods.lists == 2
+
+
+def pods_in_memory() -> int:
+    return sum(isinstance(obj, Pod) for obj in gc.get_objects())
+
+
+def test_the_pods_so_far_are_gone_before_they_are_listed_again(
+    server: Server, client: Client, add_pod: Callable[..., None]
+) -> None:
+    for i in range(20):
+        add_pod(f"p{i}")
+    gc.collect()
+    of_other_tests, during = pods_in_memory(), []
+    pods = PodCache(client, min_pods_to_watch=1_000)
+    assert len(pods.read().objects) == 20
+    server.intercept = lambda _request: during.append(pods_in_memory() - of_other_tests)
+    assert len(pods.read().objects) == 20
+    assert during == [0]
+
+
+def test_after_a_list_that_failed_the_pods_are_listed(
+    server: Server, client: Client, pods: PodCache, add_pod: Callable[..., None]
+) -> None:
+    server.intercept = lambda _request: Response(403)
+    with pytest.raises(ForbiddenError):
+        pods.read()
+    server.intercept = None
+    add_pod("new")
     assert read_by_key(pods) == listed(client)
     assert pods.lists == 2
 
