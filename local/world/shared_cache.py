@@ -16,5 +16,11 @@ if TYPE_CHECKING:
 _MAX_SLOTS = 32
 """Some more than the node classes and NodePools of a world need."""
 
-INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": InstanceTypeCache(max_slots=_MAX_SLOTS)}
+
+class _SharedCache(InstanceTypeCache):
+    def clear(self) -> None:
+        """Nothing: functions of a world read a new catalog at different times, and use both in turn until then."""
+
+
+INSTANCE_TYPES: Mapping[str, Any] = {"instance_types": _SharedCache(max_slots=_MAX_SLOTS)}
 """By its name in the cache of a process: the lists of instance types."""

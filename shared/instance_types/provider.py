@@ -204,10 +204,8 @@ def _is_compatible(
 Slot = tuple[str, str]
 """A step, and the name of the node class, NodePool or region that its result is for."""
 
-_MAX_ENTRIES = 4
-"""How many results a slot keeps: a run asks for few different sets of offerings in turn."""
-_MAX_SLOTS = 1024
-"""More than the node classes and NodePools of a cluster have; those of deleted ones make room."""
+_MAX_ENTRIES, _MAX_SLOTS = 4, 1024
+"""A run asks for few different sets of offerings in turn, of fewer node classes and NodePools than these slots."""
 
 
 class Adjustment(Struct):
@@ -235,11 +233,7 @@ class _Adjusted(Struct, eq=False):
 
 
 class InstanceTypeCache:
-    """The results of a process's latest decisions, by slot. Thread-safe.
-
-    A slot names a step and the node class or NodePool that it is for, and an entry holds everything that its result
-    was made of.
-    """
+    """The results of a process's latest decisions, by slot, with all that they were made of. Thread-safe."""
 
     def __init__(self, *, max_slots: int = _MAX_SLOTS) -> None:
         self._max_slots = max_slots
@@ -262,6 +256,10 @@ class InstanceTypeCache:
             self._slots[slot] = (entry, *(e for e in before if e is not entry))[:most]
             if len(self._slots) > self._max_slots:
                 del self._slots[next(iter(self._slots))]
+
+    def clear(self) -> None:
+        """Forget everything: prices have changed, and each list of all instance types takes megabytes."""
+        self._slots = {}
 
     def adjusted(self, pool: str, types: tuple[InstanceType, ...], adjustment: Adjustment) -> tuple[InstanceType, ...]:
         """The adjusted types of a NodePool: the identical tuple for identical types and equal inputs.
@@ -348,7 +346,9 @@ def _equal_catalog(catalog: InstanceTypeCatalog, cache: InstanceTypeCache) -> In
     slot = "catalog", catalog.region
     (latest,) = cache.latest(slot, _ReadCatalog) or (_ReadCatalog(catalog, catalog),)
     if latest.catalog is not catalog:
-        latest = _ReadCatalog(catalog, latest.equal if _are_equal(catalog, latest.equal) else catalog)
+        if is_new := not _are_equal(catalog, latest.equal):
+            cache.clear()
+        latest = _ReadCatalog(catalog, catalog if is_new else latest.equal)
     cache.keep(slot, latest, most=1)
     return latest.equal
 

@@ -20,6 +20,7 @@ from shared.api.quantity import add
 from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import PRICE_DIVISOR
 from shared.scheduling.rules.requirements import parse
+from shared.scheduling.state.instance_type_arrays import drop_unheld
 from shared.scheduling.state.state_nodes import StateNode, StateNodes, with_pods
 
 if TYPE_CHECKING:
@@ -172,6 +173,8 @@ class CommittedPlanner(Struct, kw_only=True, eq=False):
 
 
 _MAX_CACHED = 16
+_HOLDERS = 2
+"""This cache, and that of the arrays."""
 _cached: dict[tuple[int, object], tuple[tuple[InstanceType, ...], tuple[InstanceType, ...]]] = {}
 
 
@@ -187,6 +190,7 @@ def _covered(types: tuple[InstanceType, ...], unused: Balance) -> tuple[Instance
     covered = tuple(_priced(t, unused) for t in types)
     if all(a is b for a, b in zip(covered, types, strict=True)):
         covered = types
+    drop_unheld(_cached, holders=_HOLDERS)
     while len(_cached) >= _MAX_CACHED:
         del _cached[next(iter(_cached))]
     _cached[key] = types, covered

@@ -6,7 +6,8 @@ instance types is used, so they cost a warm function nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
     Ints = NDArray[np.int64]
 
+K = TypeVar("K")
+V = TypeVar("V")
 OfferingKey = tuple[tuple[str, str], ...]
 """The labels of an offering: zone, capacity type, and any that only this offering has."""
 
 _MAX_CACHED = 64
+_MAX_MASKS = 1024
+"""Bounds of what a warm process keeps: arrays, and for each of them labels with their allowed values."""
 _cached: dict[int, tuple[tuple[InstanceType, ...], InstanceTypeArrays]] = {}
 
 
@@ -93,6 +98,8 @@ class InstanceTypeArrays(Struct, eq=False, kw_only=True):
         mask = self.masks.get((key, allowed))
         if mask is None:
             mask = self._os_allowed(allowed) if key == OS else self.type_columns[key].allowed(allowed)
+            if len(self.masks) >= _MAX_MASKS:
+                self.masks.clear()
             self.masks[key, allowed] = mask
         return mask
 
@@ -123,15 +130,26 @@ def allowed_in(arrays: InstanceTypeArrays, requirements: Requirements) -> tuple[
 
 
 def instance_type_arrays(types: tuple[InstanceType, ...]) -> InstanceTypeArrays:
-    """The arrays of these instance types; cached by the tuple's identity."""
+    """The arrays of these instance types; cached by the tuple's identity, as long as others hold the tuple."""
     cached = _cached.get(id(types))
     if cached is not None and cached[0] is types:
         return cached[1]
     arrays = _build(types)
+    drop_unheld(_cached, holders=1)
     while len(_cached) >= _MAX_CACHED:
         del _cached[next(iter(_cached))]
     _cached[id(types)] = (types, arrays)
     return arrays
+
+
+def drop_unheld(cache: dict[K, tuple[tuple[InstanceType, ...], V]], *, holders: int) -> None:
+    """Drop the entries whose instance types nobody holds but this many caches: a tuple can't be referenced weakly.
+
+    Each change of prices makes new tuples, and the old ones take megabytes.
+    """
+    for key, entry in list(cache.items()):
+        if sys.getrefcount(entry[0]) <= holders + 1:  # the argument is one more reference
+            cache.pop(key, None)
 
 
 def _build(unordered: tuple[InstanceType, ...]) -> InstanceTypeArrays:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+from datetime import UTC, datetime
+
 from bench import consolidation as sample
+from shared.api.meta import ObjectMeta
+from shared.api.nodeclass import EC2NodeClass
 from shared.base.struct import with_fields
-from shared.instance_types.provider import Adjustment, InstanceTypeCache
+from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
+from shared.instance_types.instance_type import InstanceType
+from shared.instance_types.provider import Adjustment, InstanceTypeCache, list_instance_types, with_volumes
 from shared.instance_types.withheld_offerings import spot_above, zones
+from shared.scheduling.rules.requirements import only
+from shared.scheduling.state.instance_type_arrays import InstanceTypeArrays, instance_type_arrays
 
 TYPES = sample.instance_types()
 A, B = sample.ZONES[:2]
@@ -44,3 +53,57 @@ def test_the_slots_that_were_used_last_are_kept() -> None:
     cache.adjusted("c", TYPES, same)
     assert cache.adjusted("a", TYPES, same) is first
     assert cache.adjusted("b", TYPES, same) is not second
+
+
+# --- what a warm process keeps, while the cluster and its prices change ---
+
+
+def alive(kind: type) -> int:
+    return sum(isinstance(obj, kind) for obj in gc.get_objects())
+
+
+def catalog(spot_price: float) -> InstanceTypeCatalog:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    hardware = Hardware(name="m5.large", arch="amd64", vcpus=2, memory_mib=8192, interfaces=3, addresses=10)
+    return InstanceTypeCatalog(
+        region="us-east-1",
+        types_at=now,
+        prices_at=now,
+        hardware=(with_fields(hardware, capacity_types=("on-demand", "spot")),),
+        zones={A: ""},
+        offered={"m5.large": (A,)},
+        on_demand={"m5.large": 0.096},
+        spot={"m5.large": {A: spot_price}},
+    )
+
+
+def test_instance_types_of_earlier_prices_are_forgotten() -> None:
+    """A list of a Region's types takes 8 MiB with its arrays, and prices change each quarter of an hour."""
+    cache, volumes = InstanceTypeCache(), with_volumes(0.01)
+    assert volumes is not None
+
+    def decide(price: float) -> None:
+        of_class = list_instance_types(
+            catalog(price),
+            EC2NodeClass(metadata=ObjectMeta(name="default")),
+            zones={A},
+            unavailable=(),
+            observed_memory={},
+            cache=cache,
+        )
+        instance_type_arrays(cache.adjusted("p", of_class, volumes))
+
+    decide(0.01)
+    gc.collect()
+    before = alive(InstanceType), alive(InstanceTypeArrays)
+    for i in range(20):
+        decide(0.02 + i / 100)
+    gc.collect()
+    assert (alive(InstanceType), alive(InstanceTypeArrays)) <= before
+
+
+def test_masks_of_instance_types_have_a_bound() -> None:
+    arrays = instance_type_arrays(TYPES)
+    for i in range(3_000):
+        assert not arrays.types_allowed("node.kubernetes.io/instance-type", only(f"none-{i}")).any()
+    assert len(arrays.masks) <= 1_024
