@@ -31,7 +31,8 @@ COMPONENT = "tenon"
 REPEAT_INTERVAL = timedelta(minutes=5)
 _MAX_NAME_LENGTH = 253
 _MAX_MESSAGE_LENGTH = 1024
-_MAX_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
+"""When as many events are remembered, the older half is forgotten: a repeat of them asks the API server."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +47,20 @@ _stored_event_decoder = msgspec.json.Decoder(_StoredEvent)
 
 
 class Recorder:
-    """Writes events and remembers them; use the one of the process (:func:`recorder`)."""
+    """Writes events and remembers them, up to ``max_remembered``; use the one of the process (:func:`recorder`)."""
 
-    def __init__(self, client: Client, *, now: Callable[[], datetime], component: str = COMPONENT) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        now: Callable[[], datetime],
+        component: str = COMPONENT,
+        max_remembered: int = MAX_REMEMBERED,
+    ) -> None:
         self._client = client
         self._now = now
         self._component = component
+        self._max_remembered = max_remembered
         self._written_at: dict[str, datetime] = {}
 
     def record(
@@ -75,8 +84,9 @@ class Recorder:
         except ApiError as error:
             _log.warning("writing event %s of %s failed: %s", reason, ref, error)
             return
-        if len(self._written_at) >= _MAX_REMEMBERED:
-            self._written_at = {key: at for key, at in dict(self._written_at).items() if now - at < REPEAT_INTERVAL}
+        if len(self._written_at) >= self._max_remembered:
+            self._written_at = dict(list(self._written_at.items())[self._max_remembered // 2 :])
+        self._written_at.pop(name, None)  # the order is that of the last writing
         self._written_at[name] = now
 
     def _event(

@@ -168,12 +168,12 @@ def _matching(
         yield from (p for p in policies if not p.reason)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _by_condition(policies: tuple[RepairPolicy, ...]) -> dict[tuple[str, str], tuple[RepairPolicy, ...]]:
     keys = {(p.type, p.status) for p in policies}
     return {key: tuple(p for p in policies if (p.type, p.status) == key) for key in keys}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _ranks(policies: tuple[RepairPolicy, ...]) -> dict[int, int]:
     return {priority: rank for rank, priority in enumerate(sorted({p.priority for p in policies}))}

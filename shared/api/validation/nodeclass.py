@@ -8,7 +8,7 @@ What the terms select is known only when they are resolved on AWS. The limits of
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import inspect
@@ -295,7 +295,7 @@ def _is_nothing(value: object) -> bool:
     return value in _NO_VALUE
 
 
-@cache
+@lru_cache(maxsize=256)
 def _fields(cls: type) -> dict[str, inspect.Type]:
     """The types of a struct's fields by their names in JSON."""
     info = inspect.type_info(cls)

@@ -129,7 +129,7 @@ def anything_but(*values: str) -> ValueSet:
     return ValueSet(frozenset(values), complement=True, absent=True)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)  # a list of 60 instance types takes 6 KB
 def _value_set(key: str, operator: str, values: tuple[str, ...]) -> ValueSet:
     match operator:
         case "In":

@@ -97,3 +97,19 @@ def test_a_long_message_is_truncated(client: Client, clock: Clock) -> None:
     [event] = list_events(client)
     assert len(event["message"]) == 1024
     assert event["message"].endswith("…")
+
+
+def test_of_many_events_at_once_the_latest_are_remembered(server: Server, client: Client, clock: Clock) -> None:
+    recorder, requests = Recorder(client, now=clock.now, max_remembered=4), []
+    server.intercept = lambda request: requests.append(request.verb)
+    texts = [f"message {i}" for i in range(9)]
+
+    def asks(text: str) -> bool:
+        requests.clear()
+        recorder.record(POD, "Normal", "Draining", text)
+        return bool(requests)
+
+    assert all(asks(text) for text in texts)
+    assert not any(asks(text) for text in texts[-2:])
+    assert all(asks(text) for text in texts[:4])
+    assert len(list_events(client)) == len(texts)
