@@ -18,7 +18,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import workloads
-from cli.cluster import kubeconfig_context, node_groups
+from cli.cluster import kubeconfig_context, node_groups, price_origin
 from cli.cluster.history import PastEvent
 from cli.cluster.node_groups import GroupOfferings
 from cli.cluster.observed_cluster import ObservedCluster
@@ -224,6 +224,7 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         else:
             groups = node_groups.read(client, reference.cluster, snapshot, own_offerings, now=now)
             notes.extend(groups.view.problems if groups is not None else ())
+    prices = price_origin.of_account(raw)
     return ObservedCluster(
         name=f"{reference.cluster} in {raw.region}",
         now=now,
@@ -231,7 +232,8 @@ def read(client: Client, reference: ClusterReference, *, now: datetime) -> Obser
         offerings=own_offerings if groups is None else GroupOfferings(own=own_offerings, pools=groups.pools),
         node_groups=groups,
         history=LiveHistory(client=client, table=deployment.table if deployment is not None else ""),
-        notes=(*lease_notes, *notes),
+        notes=(*lease_notes, *notes, *((prices.note,) if prices.note else ())),
+        prices=prices,
         workloads=_workloads(client),
         refresh=partial(_refresh, snapshot, client, reference, reader),
         services=partial(read_services, client),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from cli import decoding, manifest_pods, workloads
+from cli.cluster import price_origin
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
 from cli.cluster.services import ObservedServices
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.cluster.offerings import OfferingSource
+    from cli.cluster.price_origin import PriceOrigin
     from cli.decoding import Raw
     from cli.workloads import Workload
     from shared.instance_types.catalog import InstanceTypeCatalog
@@ -77,10 +79,13 @@ class _FileContents(MutableStruct):
         return [raw for kind in kinds for raw in self.by_kind.get(kind, ())]
 
 
-def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], InstanceTypeCatalog]) -> ObservedCluster:
+def read(
+    paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], tuple[InstanceTypeCatalog, PriceOrigin]]
+) -> ObservedCluster:
     """The cluster that the files describe.
 
-    ``catalog`` returns a Region's catalog; it is called only if no file lists instance types.
+    ``catalog`` returns a Region's catalog and the origin of its prices; it is called only if no file lists instance
+    types.
 
     Raises:
         UsageError: a file can't be read, or holds nothing of the expected shape.
@@ -95,9 +100,11 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
         raise UsageError(str(error)) from error
     refused: dict[str, UnschedulableReason] = {}
     snapshot, notes = snapshot_of(contents.by_kind, now=now, used=_USED_KINDS, refused=refused)
+    prices = price_origin.FILES
     if offerings is None:
-        offerings, more = _catalog_offerings(snapshot, catalog)
-        notes += more
+        raw, prices = catalog(region_of(snapshot))
+        offerings, more = _catalog_offerings(snapshot, raw)
+        notes = (*((prices.note,) if prices.note else ()), *notes, *more)
     return ObservedCluster(
         name=", ".join(p.name if str(p) != "-" else "standard input" for p in paths),
         now=now,
@@ -108,6 +115,7 @@ def read(paths: Sequence[Path], *, now: datetime, catalog: Callable[[str], Insta
         workloads=_workloads(contents),
         services=partial(_services, contents),
         policies=policies,
+        prices=prices,
     )
 
 
@@ -122,11 +130,9 @@ def _listed_offerings(document: input_files.Document) -> OfferingSource | None:
     )
 
 
-def _catalog_offerings(
-    snapshot: Snapshot, catalog: Callable[[str], InstanceTypeCatalog]
-) -> tuple[OfferingSource, tuple[str, ...]]:
+def _catalog_offerings(snapshot: Snapshot, raw: InstanceTypeCatalog) -> tuple[OfferingSource, tuple[str, ...]]:
     """The offerings of the Region's catalog, and a note if a node class has no status."""
-    offerings = CatalogOfferings(raw=catalog(region_of(snapshot)))
+    offerings = CatalogOfferings(raw=raw)
     if all(has_status(c) for c in snapshot.node_classes):
         return offerings, ()
     return offerings, ("node classes without a status are assumed to be ready in every zone that has nodes",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.cluster.history import NoHistory
+from cli.cluster.price_origin import AWS, PriceOrigin
 from cli.cluster.services import ObservedServices
 from shared.api.nodepool import node_class_for
 from shared.api.pause import paused_pools
@@ -43,7 +44,7 @@ class ObservedCluster(Struct, kw_only=True):
 
     ``unreadable_pods`` are by namespace/name, ``workloads`` by kind in lower case, namespace and name. ``refresh``
     reads pods, NodeClaims and nodes again; it is None for files. ``services`` reads the Services. ``load`` is the
-    stored load history. ``node_groups`` are those that the deployment scales.
+    stored load history. ``node_groups`` are those that the deployment scales. ``prices`` is where prices come from.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ObservedCluster(Struct, kw_only=True):
     refresh: Callable[[], Snapshot] | None = None
     services: Callable[[], ObservedServices] = ObservedServices
     node_groups: ObservedGroups | None = None
+    prices: PriceOrigin = AWS
 
     @property
     def pauses(self) -> tuple[str, ...]:

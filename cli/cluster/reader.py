@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from cli.cluster import manifest_reader, regions, source
+from cli.cluster import manifest_reader, price_origin, regions, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.errors import UsageError
 from cli.progress import progress
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.cluster.observed_cluster import ObservedCluster
+    from cli.cluster.price_origin import PriceOrigin
     from shared.instance_types.catalog import InstanceTypeCatalog
 
 DEFAULT_REGION = "us-east-1"
@@ -54,7 +55,8 @@ def open_cluster(
             yield observed
 
 
-def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
+def _catalog(region: str, *, aws: bool) -> tuple[InstanceTypeCatalog, PriceOrigin]:
+    """The Region's catalog of the account, or of the local world, and the origin of its prices."""
     now = runtime.now()
     if aws:
         from cli.cluster import live_reader  # noqa: PLC0415 (the same)
@@ -63,7 +65,9 @@ def _catalog(region: str, *, aws: bool) -> InstanceTypeCatalog:
             regions.existing(region)
         with live_reader.read_only_aws(ClusterReference(region=region)):
             at = region or os.environ.get("AWS_REGION", DEFAULT_REGION)
-            return refresh(clients, None, requested=None, region=at, now=now).catalog
+            fetched = refresh(clients, None, requested=None, region=at, now=now).catalog
+        return fetched, price_origin.of_account(fetched)
     from local.world import catalog_cache  # noqa: PLC0415 (slow to import: the local AWS)
 
-    return catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)
+    local = catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)
+    return local, price_origin.MADE_UP

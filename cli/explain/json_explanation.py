@@ -9,6 +9,8 @@ import msgspec
 from cli.json_output import Output, Time, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cli.explain.explanation import Explanation
 
 
@@ -37,18 +39,22 @@ class PastMessage(Output, frozen=True, kw_only=True):
 
 
 class ExplanationOutput(Output, frozen=True, kw_only=True):
-    """The object, its state, and why. ``nearest`` are changes that would schedule the pod; ``said`` is newest first."""
+    """The object, its state, and why. ``nearest`` are changes that would schedule the pod; ``said`` is newest first.
+
+    ``notes`` say what of the explanation isn't known, or made up.
+    """
 
     subject: str = msgspec.field(name="object")
     state: str
     reason: str
     criterion: str
     nearest: list[str]
+    notes: list[str]
     checks: list[CheckedSection]
     history: list[PastMessage] = msgspec.field(name="said")
 
 
-def output(explanation: Explanation) -> ExplanationOutput:
+def output(explanation: Explanation, notes: Iterable[str] = ()) -> ExplanationOutput:
     """The explanation with all checks and past events."""
     return ExplanationOutput(
         subject=explanation.subject,
@@ -56,6 +62,7 @@ def output(explanation: Explanation) -> ExplanationOutput:
         reason=explanation.reason,
         criterion=explanation.criterion,
         nearest=list(explanation.nearest),
+        notes=list(notes),
         checks=[
             CheckedSection(about=s.title, checks=[CheckResult(name=c.name, ok=c.ok, detail=c.detail) for c in s.checks])
             for s in explanation.sections

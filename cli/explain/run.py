@@ -49,8 +49,8 @@ def run(
     with open_cluster(files, reference, aws=aws) as observed:
         with progress("Explaining"):
             result = _EXPLAIN[resource](observed if resource in _AS_OBSERVED else as_decided(observed), name)
+        notes = (*observed.pauses, *observed.notes)
         if as_json:
-            echo(json_output.text("explain", json_explanation.output(result)))
+            echo(json_output.text("explain", json_explanation.output(result, notes)))
         else:
-            notes = (*observed.pauses, *observed.notes)
             explanation.show(terminal.console(), result, now=observed.now, notes=notes)

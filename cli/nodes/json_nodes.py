@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cli.cluster.price_origin import OriginName
 from cli.json_output import Output, Time, moment
 from shared.api.quantity import CPU, MEMORY, format_resources
 
@@ -47,11 +48,12 @@ class NodeEntry(Output, frozen=True, kw_only=True):
 
 
 class Nodes(Output, frozen=True, kw_only=True):
-    """The selected nodes; cost and pods are those of the whole cluster."""
+    """The selected nodes; cost and pods are those of the whole cluster. ``prices`` is where prices come from."""
 
     cluster: str
     at: Time
     pauses: list[str]
+    prices: OriginName
     cost_per_hour: float
     pods: PodCounts
     nodes: list[NodeEntry]
@@ -65,6 +67,7 @@ def output(
         cluster=observed.name,
         at=moment(rows.now),
         pauses=list(observed.pauses),
+        prices=observed.prices.name,
         cost_per_hour=round(rows.cost, 6),
         pods=PodCounts(running=rows.running, pending=rows.pending),
         nodes=[_entry(row, label_columns) for row in selected],

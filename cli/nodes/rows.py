@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from cli.cluster.price_origin import AWS, PriceOrigin
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
@@ -71,12 +72,13 @@ class Row(Struct, kw_only=True):
 
 
 class NodeRows(Struct, kw_only=True):
-    """All rows at one moment, and the numbers of running and pending pods."""
+    """All rows at one moment, the numbers of running and pending pods, and where prices come from."""
 
     now: datetime
     rows: tuple[Row, ...]
     running: int
     pending: int
+    prices: PriceOrigin = AWS
 
     @property
     def cost(self) -> float:

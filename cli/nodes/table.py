@@ -70,6 +70,7 @@ def _title(rows: NodeRows, name: str) -> Text:
         plural(len(rows.rows), "node"),
         f"{terminal.usd(cost)}/h" + (f" plus {unpriced:,} of unknown price" if unpriced else ""),
         f"${cost * MONTH_HOURS:,.0f}/month",
+        rows.prices.caveat,
         f"{rows.now:%H:%M:%S} UTC",
     )
 

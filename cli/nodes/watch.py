@@ -53,7 +53,7 @@ def _rows(observed: ObservedCluster, price: Callable[[Mapping[str, str]], float 
     snapshot, node_groups = observed.snapshot, observed.node_groups
     coming = node_groups.coming(snapshot) if node_groups is not None else ()
     groups = node_groups.group_by_node if node_groups is not None else {}
-    return rows.build(
+    built = rows.build(
         snapshot.nodes,
         (*snapshot.node_claims, *coming),
         snapshot.pods,
@@ -62,6 +62,7 @@ def _rows(observed: ObservedCluster, price: Callable[[Mapping[str, str]], float 
         chunks=chunks_by_node(snapshot),
         groups=groups | {claim.name: claim.name.partition("/")[0] for claim in coming},
     )
+    return with_fields(built, prices=observed.prices)
 
 
 class _Update(Struct, kw_only=True):

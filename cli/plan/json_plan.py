@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cli.cluster.price_origin import OriginName
 from cli.cluster.pricing import offering_prices
 from cli.json_output import Output, Time, moment
 from cli.plan import json_traffic
@@ -26,13 +27,14 @@ class InvalidEntry(Output, frozen=True, kw_only=True):
 
 
 class PlannedCost(Output, frozen=True, kw_only=True):
-    """USD per hour. ``unpriced_nodes`` is how many existing nodes have no known price."""
+    """USD per hour. ``unpriced_nodes`` have no known price. ``prices`` is where prices come from."""
 
     before: float
     after: float
     launches: float
     savings: float
     unpriced_nodes: int
+    prices: OriginName
 
 
 class UnneededNode(Output, frozen=True, kw_only=True):
@@ -140,6 +142,7 @@ def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
             launches=round(plan.launch_cost, 6),
             savings=round(plan.disruption.savings, 6),
             unpriced_nodes=plan.unpriced,
+            prices=observed.prices.name,
         ),
         commitments=commitment_use(plan),
         cross_zone_traffic=json_traffic.output(plan.traffic),

@@ -42,7 +42,8 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
         observed.name,
         plural(len(plan.snapshot.nodes), "node") + (f", {launching} launching" if launching else ""),
         plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
-        f"{terminal.usd(plan.cost_before)}/h" + (f" plus {plan.unpriced} of unknown price" if plan.unpriced else ""),
+        observed.prices.marked(f"{terminal.usd(plan.cost_before)}/h")
+        + (f" plus {plan.unpriced} of unknown price" if plan.unpriced else ""),
     )
     console.print(head)
     if assumptions:
@@ -55,14 +56,14 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
         console.print(Text(f"note: {note}", style=terminal.QUIET))
     for invalid in plan.snapshot.invalid[:_MAX_ROWS]:
         console.print(Text(f"ignored: {invalid.ref}: {'; '.join(invalid.problems)}", style=terminal.WARNING))
-    _launches(console, plan)
+    _launches(console, observed, plan)
     _unplaced(console, plan)
-    _disruption(console, plan)
+    _disruption(console, observed, plan)
     _pending(console, observed, plan)
     _unneeded(console, observed)
     _blocked(console, plan)
     traffic_output.show_services(console, plan.traffic)
-    _total(console, plan)
+    _total(console, observed, plan)
 
 
 def _commitments(console: Console, plan: Plan) -> None:
@@ -75,12 +76,12 @@ def _commitments(console: Console, plan: Plan) -> None:
     console.print(Text(text, style=terminal.QUIET))
 
 
-def _launches(console: Console, plan: Plan) -> None:
+def _launches(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     if plan.lost:
         console.print()
         console.print(terminal.title(f"{plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled"))
     if plan.launches.new_node_claims:
-        _new_nodes(console, plan)
+        _new_nodes(console, observed, plan)
     pods = sum(len(keys) for keys in plan.launches.existing_nodes.values())
     if pods:
         nodes = sum(1 for keys in plan.launches.existing_nodes.values() if keys)
@@ -88,14 +89,14 @@ def _launches(console: Console, plan: Plan) -> None:
         console.print(terminal.title(f"{plural(pods, 'pod')} can run", f"on {plural(nodes, 'existing node')}"))
 
 
-def _new_nodes(console: Console, plan: Plan) -> None:
+def _new_nodes(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     claims = plan.launches.new_node_claims
     console.print()
     console.print(
         terminal.title(
             f"Would launch {plural(len(claims), 'node')}",
             f"for {plural(sum(len(c.pods) for c in claims), 'pod')}",
-            f"{terminal.usd(plan.launch_cost, sign=True)}/h",
+            observed.prices.marked(f"{terminal.usd(plan.launch_cost, sign=True)}/h"),
         )
     )
     claims_by_row: dict[tuple[str, str, str, str], list[PlannedNodeClaim]] = {}
@@ -154,7 +155,7 @@ def _unplaced(console: Console, plan: Plan) -> None:
     console.print(Text(f"  details: tenon explain pod {next(iter(errors))}", style=terminal.QUIET))
 
 
-def _disruption(console: Console, plan: Plan) -> None:
+def _disruption(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     actions = plan.disruption.actions
     if not actions:
         return
@@ -163,7 +164,7 @@ def _disruption(console: Console, plan: Plan) -> None:
     console.print(
         terminal.title(
             f"Would then disrupt {plural(count, 'node')}",
-            f"{terminal.usd(-plan.disruption.savings, sign=True)}/h",
+            observed.prices.marked(f"{terminal.usd(-plan.disruption.savings, sign=True)}/h"),
         )
     )
     table = terminal.table(
@@ -231,7 +232,7 @@ def _blocked(console: Console, plan: Plan) -> None:
     _more(console, len(count_by_reason), shown=_MAX_BLOCKED_REASONS)
 
 
-def _total(console: Console, plan: Plan) -> None:
+def _total(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     console.print()
     if not (plan.launches.new_node_claims or plan.launches.pod_errors or plan.disruption.actions or plan.lost):
         console.print(Text("Nothing to do.", style=terminal.GOOD))
@@ -250,6 +251,7 @@ def _total(console: Console, plan: Plan) -> None:
             ", ",
             (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
             (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),
+            (f", {observed.prices.caveat}" if observed.prices.caveat else "", terminal.WARNING),
             (
                 f", {plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"
                 if plan.launches.pod_errors
