@@ -121,9 +121,9 @@ def table(
     return grid
 
 
-def usd(amount: float, *, sign: bool = False) -> str:
-    """USD per hour: four places below ten cents, else two."""
-    places = 4 if 0 < abs(amount) < _SMALL_AMOUNT else 2
+def usd(amount: float, *, sign: bool = False, places: int | None = None) -> str:
+    """USD per hour: four places below ten cents, else two, unless amounts that are added need the same ``places``."""
+    places = places or (4 if 0 < abs(amount) < _SMALL_AMOUNT else 2)
     text = f"{abs(amount):,.{places}f}"
     prefix = ("+" if amount > 0 else "−" if amount < 0 else "±") if sign else ("−" if amount < 0 else "")
     return f"{prefix}${text}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.cluster.price_origin import OriginName
-from cli.cluster.pricing import offering_prices
 from cli.json_output import Output, Time, moment
 from cli.plan import json_traffic
 from cli.plan.commitments import CommitmentUse, commitment_use
@@ -27,12 +26,18 @@ class InvalidEntry(Output, frozen=True, kw_only=True):
 
 
 class PlannedCost(Output, frozen=True, kw_only=True):
-    """USD per hour. ``unpriced_nodes`` have no known price. ``prices`` is where prices come from."""
+    """USD per hour of instances: ``after`` is ``before - lost + launches - savings``.
+
+    ``decided_savings`` is what decisions count of the savings: also volumes, and what commitments pay.
+    ``unpriced_nodes`` have no known price. ``prices`` is where prices come from.
+    """
 
     before: float
     after: float
+    lost: float
     launches: float
     savings: float
+    decided_savings: float
     unpriced_nodes: int
     prices: OriginName
 
@@ -71,7 +76,7 @@ class Replacement(Output, frozen=True, kw_only=True):
 
 
 class DisruptionAction(Output, frozen=True, kw_only=True):
-    """Nodes that would be removed together. ``savings`` is USD per hour; pods are namespace/name."""
+    """Nodes that would be removed together. ``savings`` is USD per hour as decided; pods are namespace/name."""
 
     reason: str
     message: str
@@ -129,7 +134,6 @@ class PlanOutput(Output, frozen=True, kw_only=True):
 
 def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
     """The plan; prices in USD per hour, times in UTC."""
-    after = plan.cost_after(offering_prices(plan.resolved_pools))
     return PlanOutput(
         cluster=observed.name,
         at=moment(observed.now),
@@ -138,9 +142,11 @@ def output(observed: ObservedCluster, plan: Plan) -> PlanOutput:
         invalid=[InvalidEntry(object=str(i.ref), problems=list(i.problems)) for i in plan.snapshot.invalid],
         cost_per_hour=PlannedCost(
             before=round(plan.cost_before, 6),
-            after=round(after, 6),
+            after=round(plan.cost_after, 6),
+            lost=round(plan.lost_cost, 6),
             launches=round(plan.launch_cost, 6),
-            savings=round(plan.disruption.savings, 6),
+            savings=round(plan.savings, 6),
+            decided_savings=round(plan.disruption.decided_savings, 6),
             unpriced_nodes=plan.unpriced,
             prices=observed.prices.name,
         ),

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from cli import terminal
-from cli.cluster.pricing import claims_without_node, offering_prices
+from cli.cluster.pricing import claims_without_node
 from cli.plan import traffic_output
 from cli.plan.commitments import commitment_use
 from cli.simulate import decision_output
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _MAX_ROWS = 12
 """Rows of a table that are printed; --json lists all."""
 _MAX_BLOCKED_REASONS = 5
+_LEAST_AMOUNT = 0.0001
+"""USD per hour; amounts that differ by less are the same to a reader."""
+_SMALL_CLUSTER = 10.0
+"""USD per hour below which amounts have four places."""
 _MAX_NODE_NAMES = 2
 """Nodes of one action that are named."""
 
@@ -42,7 +46,7 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
         observed.name,
         plural(len(plan.snapshot.nodes), "node") + (f", {launching} launching" if launching else ""),
         plural(len(pods), "pod") + (f", {pending:,} pending" if pending else ""),
-        observed.prices.marked(f"{terminal.usd(plan.cost_before)}/h")
+        observed.prices.marked(f"{_usd(plan, plan.cost_before)}/h")
         + (f" plus {plan.unpriced} of unknown price" if plan.unpriced else ""),
     )
     console.print(head)
@@ -66,6 +70,12 @@ def show(console: Console, observed: ObservedCluster, plan: Plan, *, assumptions
     _total(console, observed, plan)
 
 
+def _usd(plan: Plan, amount: float, *, sign: bool = False) -> str:
+    """An amount of the plan; all have as many places, so that a reader's sum is the one shown."""
+    is_small = max(plan.cost_before, plan.cost_after) < _SMALL_CLUSTER
+    return terminal.usd(amount, sign=sign, places=4 if is_small else 2)
+
+
 def _commitments(console: Console, plan: Plan) -> None:
     use = commitment_use(plan)
     if use is None:
@@ -79,7 +89,9 @@ def _commitments(console: Console, plan: Plan) -> None:
 def _launches(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     if plan.lost:
         console.print()
-        console.print(terminal.title(f"{plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled"))
+        price = observed.prices.marked(f"{_usd(plan, -plan.lost_cost, sign=True)}/h")
+        title = terminal.title(f"{plural(len(plan.lost), 'node')} lost", "their pods have to be rescheduled", price)
+        console.print(title)
     if plan.launches.new_node_claims:
         _new_nodes(console, observed, plan)
     pods = sum(len(keys) for keys in plan.launches.existing_nodes.values())
@@ -96,7 +108,7 @@ def _new_nodes(console: Console, observed: ObservedCluster, plan: Plan) -> None:
         terminal.title(
             f"Would launch {plural(len(claims), 'node')}",
             f"for {plural(sum(len(c.pods) for c in claims), 'pod')}",
-            observed.prices.marked(f"{terminal.usd(plan.launch_cost, sign=True)}/h"),
+            observed.prices.marked(f"{_usd(plan, plan.launch_cost, sign=True)}/h"),
         )
     )
     claims_by_row: dict[tuple[str, str, str, str], list[PlannedNodeClaim]] = {}
@@ -112,7 +124,7 @@ def _new_nodes(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     for (instance_type, capacity_type, zone, pool), same in rows[:_MAX_ROWS]:
         table.add_row(
             "", str(len(same)), instance_type, terminal.capacity(capacity_type), zone, node_group_of(pool) or pool,
-            terminal.usd(same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
+            _usd(plan, same[0].cheapest.price), str(sum(len(c.pods) for c in same)), _requests(same),
             "–" if node_group_of(pool) else plural(len(same[0].instance_types), "type"),
         )  # fmt: skip
     console.print(table)
@@ -164,7 +176,7 @@ def _disruption(console: Console, observed: ObservedCluster, plan: Plan) -> None
     console.print(
         terminal.title(
             f"Would then disrupt {plural(count, 'node')}",
-            observed.prices.marked(f"{terminal.usd(-plan.disruption.savings, sign=True)}/h"),
+            observed.prices.marked(f"{_usd(plan, -plan.savings, sign=True)}/h"),
         )
     )
     table = terminal.table(
@@ -174,10 +186,15 @@ def _disruption(console: Console, observed: ObservedCluster, plan: Plan) -> None
     for action in actions[:_MAX_ROWS]:
         table.add_row(
             "", action.reason, _nodes(action), str(action.pod_count or "–"), _replacements(action),
-            terminal.usd(-action.savings, sign=True) if action.savings else "–",
+            _usd(plan, -saved, sign=True) if (saved := plan.savings_of(action)) else "–",
         )  # fmt: skip
     console.print(table)
     _more(console, len(actions))
+    decided = plan.disruption.decided_savings
+    if abs(decided - plan.savings) >= _LEAST_AMOUNT:
+        why = "volumes and commitments" if commitment_use(plan) is not None else "volumes"
+        text = f"  with {why}, as decisions count: {_usd(plan, -decided, sign=True)}/h"
+        console.print(text, style=terminal.QUIET)
     if not plan.disruption.search_completed:
         console.print(Text("  the consolidation search was stopped; --search SECONDS extends it", style=terminal.QUIET))
 
@@ -237,20 +254,19 @@ def _total(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     if not (plan.launches.new_node_claims or plan.launches.pod_errors or plan.disruption.actions or plan.lost):
         console.print(Text("Nothing to do.", style=terminal.GOOD))
         return
-    prices = offering_prices(plan.resolved_pools)
-    after = plan.cost_after(prices)
+    after = plan.cost_after
     removed = set(plan.lost) | set(plan.disruption.nodes)
     added = len(plan.launches.new_node_claims) + sum(len(a.replacements) for a in plan.disruption.actions)
     nodes = len(plan.snapshot.nodes) + len(claims_without_node(plan.snapshot))
     nodes_after = nodes - len(removed) + added
     change = after - plan.cost_before
-    share = f", {change / plan.cost_before:+.0%}" if plan.cost_before else ""
+    share = f", {change / plan.cost_before:+.0%}".replace("-", "−") if plan.cost_before else ""
     console.print(
         Text.assemble(
             (f"{nodes:,} → {plural(nodes_after, 'node')}", "bold"),
             ", ",
-            (f"{terminal.usd(plan.cost_before)} → {terminal.usd(after)} per hour", "bold"),
-            (f" ({terminal.usd(change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),
+            (f"{_usd(plan, plan.cost_before)} → {_usd(plan, after)} per hour", "bold"),
+            (f" ({_usd(plan, change, sign=True)}{share})", terminal.GOOD if change <= 0 else terminal.WARNING),
             (f", {observed.prices.caveat}" if observed.prices.caveat else "", terminal.WARNING),
             (
                 f", {plural(len(plan.launches.pod_errors), 'pod')} can't be scheduled"

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from cli.cluster.observed_cluster import disruption_view, with_snapshot
-from cli.cluster.pricing import cluster_cost, nodes_cost
+from cli.cluster.pricing import cluster_cost, nodes_cost, offering_prices
 from cli.plan.traffic import PlannedTraffic
 from shared.api import nodeclaim
 from shared.api.duration import DurationError, parse_duration
@@ -66,8 +66,8 @@ class DisruptionPlan(Struct, kw_only=True):
     search_completed: bool = True
 
     @property
-    def savings(self) -> float:
-        """USD per hour of all actions, in the prices that decisions compare."""
+    def decided_savings(self) -> float:
+        """USD per hour of all actions as decisions count them: with volumes, and what commitments pay."""
         return sum(a.savings for a in self.actions)
 
     @property
@@ -119,12 +119,33 @@ class Plan(Struct, kw_only=True):
         """USD per hour of the new NodeClaims."""
         return sum(c.cheapest.price for c in self.launches.new_node_claims)
 
-    def cost_after(self, prices: Prices) -> float:
-        """USD per hour of nodes after launches and disruption; savings of disruption count more than their prices."""
-        gone = {*self.lost, *self.disruption.nodes}
-        gone_cost, _ = nodes_cost((n for n in self.snapshot.nodes if n.metadata.name in gone), prices)
-        replacements = sum(c.cheapest.price for a in self.disruption.actions for c in a.replacements)
-        return self.cost_before - gone_cost + self.launch_cost + replacements
+    @property
+    def prices(self) -> Prices:
+        """The prices of all offerings."""
+        return offering_prices(self.resolved_pools)
+
+    @property
+    def lost_cost(self) -> float:
+        """USD per hour of the lost nodes."""
+        return self._cost_of(self.lost)
+
+    @property
+    def savings(self) -> float:
+        """USD per hour by which disruption lowers the price of nodes; volumes and commitments don't count here."""
+        return sum(self.savings_of(action) for action in self.disruption.actions)
+
+    def savings_of(self, action: Command) -> float:
+        """The part of one action."""
+        return self._cost_of(action.nodes) - sum(c.cheapest.price for c in action.replacements)
+
+    @property
+    def cost_after(self) -> float:
+        """USD per hour of nodes after launches and disruption: the sum of the other amounts."""
+        return self.cost_before - self.lost_cost + self.launch_cost - self.savings
+
+    def _cost_of(self, nodes: Collection[str]) -> float:
+        cost, _ = nodes_cost((n for n in self.snapshot.nodes if n.metadata.name in nodes), self.prices)
+        return cost
 
 
 def make_plan(
