@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 from cli import terminal
 from cli.explain.explanation import Check
 from shared.api import nodeclaim
-from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_mirror
 from shared.base.plurals import plural
 from shared.base.struct import Struct
-from shared.disruption import candidates, drift, repair, savings
+from shared.disruption import candidates, consolidation, drift, repair, savings
 from shared.disruption.budgets import allowed_disruptions, budget_problems, hold
-from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED, UNHEALTHY
-from shared.disruption.simulated_scheduling import simulate_scheduling
+from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED, UNHEALTHY, Blocker
 from shared.disruption.soft_taints import has_soft_taint
 
 if TYPE_CHECKING:
@@ -23,8 +21,11 @@ if TYPE_CHECKING:
 
     from shared.api.kubernetes import Pod
     from shared.disruption.candidates import Candidate
+    from shared.disruption.command import Command
     from shared.disruption.disruption_state import DisruptionState
 
+SAVES = "saves"
+"""The check of what the removal of the node alone would save."""
 _MAX_INSTANCE_TYPES = 5
 _MAX_PODS = 3
 
@@ -53,7 +54,9 @@ class NodeChecks(Struct, kw_only=True):
         reasons = [reason for reason, holds in replaced if holds]
         checks += self._budgets([*reasons, UNDERUTILIZED if pods else EMPTY])
         if pods:
-            checks += [self._policy(), self._savings(), self._savings_duration()]
+            checks += [*self._policy(), self._savings(), self._savings_duration()]
+            if consolidation.pending_pods_need_nodes(self.view):
+                checks.append(Check(name="pending pods", ok=False, detail="they need new nodes first"))
         elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
             checks.append(Check(name="consolidateAfter", ok=False, detail="Never: empty nodes are kept"))
         if has_soft_taint(self.candidate.node):
@@ -79,21 +82,21 @@ class NodeChecks(Struct, kw_only=True):
             checks.append(Check(name=f"budgets for {reason}", ok=allowed > 0, detail=detail))
         return checks
 
-    def _policy(self) -> Check:
+    def _policy(self) -> list[Check]:
         disruption = self.candidate.pool.spec.disruption
         policy, after = disruption.consolidation_policy, disruption.consolidate_after
         if policy == "WhenEmpty":
             detail = f"WhenEmpty: NodePool {self.candidate.pool.name} only consolidates empty nodes"
-            return Check(name="consolidationPolicy", ok=False, detail=detail)
+            return [Check(name="consolidationPolicy", ok=False, detail=detail)]
         if after == "Never":
-            return Check(name="consolidateAfter", ok=False, detail="Never: nodes are not consolidated")
-        initialized = condition(self.candidate.claim.status.conditions, nodeclaim.INITIALIZED)
-        pod_starts = [p.status.start_time or p.metadata.creation_timestamp for p in self.candidate.pods]
-        times = [t for t in (initialized.last_transition_time if initialized else None, *pod_starts) if t is not None]
-        age = terminal.age(self.view.now - max(times)) if times else "?"
-        return Check(
-            name="consolidationPolicy", ok=True, detail=f"{policy}, after {after} without a new pod (now {age})"
-        )
+            return [Check(name="consolidateAfter", ok=False, detail="Never: nodes are not consolidated")]
+        due, now = consolidation.due_time(self.candidate), self.view.now
+        is_due = due is None or due <= now
+        rest = "is over" if is_due else f"ends in {terminal.age(due - now)}"
+        return [
+            Check(name="consolidationPolicy", ok=True, detail=policy),
+            Check(name="consolidateAfter", ok=is_due, detail=f"{after} after its last new pod, which {rest}"),
+        ]
 
     def _savings_duration(self) -> Check:
         """How long savings are expected to last, and why."""
@@ -110,29 +113,25 @@ class NodeChecks(Struct, kw_only=True):
         return Check(name="savings last", ok=None, detail=f"about {hours}: {why}")
 
     def _savings(self) -> Check:
-        """What the disruption of this node alone would save."""
-        price = self.view.price(self.candidate.claim)
-        if price is None:
-            return Check(name="saves", ok=False, detail="the node's price is unknown")
-        simulation = simulate_scheduling(self.view, [self.candidate])
-        if simulation.unschedulable:
-            pod, reason = next(iter(simulation.unschedulable.items()))
-            return Check(name="its pods can be rescheduled", ok=False, detail=f"pod {pod} can't: {reason}")
-        pods = plural(len(self.candidate.pods), "pod")
-        if not simulation.node_claims:
-            return Check(name="saves", ok=True, detail=f"{terminal.usd(price)}/h: its {pods} fit on other nodes")
+        """What the disruption of this node alone would save, after what it costs."""
+        alone = consolidation.remove_alone(self.view, self.candidate)
+        if isinstance(alone, Blocker):
+            return Check(name=SAVES, ok=False, detail=alone.message)
+        return Check(name=SAVES, ok=True, detail=self._saving(alone))
+
+    def _saving(self, alone: Command) -> str:
+        count = len(self.candidate.pods)
+        saved, pods = f"{terminal.usd(alone.savings)}/h", plural(count, "pod")
+        if not alone.replacements:
+            return f"{saved}: its {pods} {'fits' if count == 1 else 'fit'} on other nodes"
         replacements = ", ".join(
-            f"{c.cheapest.instance_type} {c.cheapest.capacity_type}"
-            for c in simulation.node_claims[:_MAX_INSTANCE_TYPES]
+            f"{c.cheapest.instance_type} {c.cheapest.capacity_type}" for c in alone.replacements[:_MAX_INSTANCE_TYPES]
         )
-        detail = (
-            f"its {pods} would need {replacements} for {terminal.usd(simulation.price)}/h; "
-            f"the node costs {terminal.usd(price)}/h"
+        price = sum(c.cheapest.effective_price for c in alone.replacements)
+        return (
+            f"{saved}: its {pods} would get {replacements} for {terminal.usd(price)}/h; the node costs "
+            f"{terminal.usd(price + alone.savings)}/h"
         )
-        if simulation.price > price * (1 - savings.MIN_PRICE_IMPROVEMENT):
-            detail += f", and savings of at least {savings.MIN_PRICE_IMPROVEMENT:.0%} are required"
-            return Check(name="saves", ok=False, detail=detail)
-        return Check(name="saves", ok=True, detail=detail)
 
 
 def _expiration(expires: datetime | None, now: datetime) -> str:

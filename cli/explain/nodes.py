@@ -11,7 +11,7 @@ from cli.cluster.observed_cluster import as_decided, disruption_view
 from cli.cluster.pricing import offering_prices
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
-from cli.explain.node_checks import NodeChecks
+from cli.explain.node_checks import SAVES, NodeChecks
 from cli.explain.node_claims import STANDBY_REASONS
 from cli.plan import planning
 from shared.api import labels as names
@@ -24,6 +24,7 @@ from shared.api.zonal_shift import format_shifts
 from shared.base.plurals import plural
 from shared.base.struct import Struct, with_fields
 from shared.disruption import candidates, static_disruption
+from shared.disruption.command import UNDERUTILIZED
 from shared.disruption.disruption_queue import is_queued, queue_entry
 from shared.disruption.disruption_state import workload_pods
 from shared.node_groups.scale_down import is_being_removed
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cli.cluster.observed_cluster import ObservedCluster
+    from cli.plan.planning import DisruptionPlan
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
@@ -137,7 +139,18 @@ class _NodeExplanation(Struct, kw_only=True):
         if not candidate.pods and self._buffers():
             reason = f"it has {self._buffers()}, and no other node has, nor is a replacement cheaper"
             return self._explanation("is kept", reason, "buffer")
-        return self._explanation("is kept", "its pods need it, and there is no cheaper replacement", "used")
+        return self._explanation("is kept", self._why_later(plan, checks), "later")
+
+    def _why_later(self, plan: DisruptionPlan, checks: tuple[Check, ...]) -> str:
+        """Why a node whose removal would save money is kept now."""
+        saves = next((f"its removal would save {c.detail.partition(':')[0]}" for c in checks if c.name == SAVES), "")
+        best = next((a for a in plan.actions if a.reason == UNDERUTILIZED), None)
+        if best is not None:
+            first = ", ".join(best.nodes[:_MAX_SIMILAR]) + (", …" if len(best.nodes) > _MAX_SIMILAR else "")
+            return f"{saves}; the best removal now is that of {first}, which saves {terminal.usd(best.savings)}/h"
+        if not plan.search_completed:
+            return f"{saves}; the search for the best removal was stopped after {SEARCH_SECONDS:g} s"
+        return f"{saves}; disruption decides about it with its next search"
 
     def _explanation(self, state: str, reason: str, criterion: str) -> Explanation:
         return Explanation(subject=f"Node {self.node.metadata.name}", state=state, reason=reason, criterion=criterion)
@@ -154,6 +167,7 @@ class _NodeExplanation(Struct, kw_only=True):
         group = groups.group_by_node.get(self.node.metadata.name, "") if groups is not None else ""
         details = {
             "instance": f"{instance_type or '?'}, {capacity_type}, {zone}, {cost}",
+            "in decisions": self._decided_price(price),
             "pool": labels.get(names.NODEPOOL) or ("" if group else "none"),
             "node group": group,
             "age": terminal.age(self.observed.now - created) if created else "?",
@@ -162,6 +176,17 @@ class _NodeExplanation(Struct, kw_only=True):
         }
         checks = tuple(Check(name=name, ok=None, detail=detail) for name, detail in details.items() if detail)
         return Section(title="Node", checks=checks)
+
+    def _decided_price(self, price: float | None) -> str:
+        """What decisions count for the node, and of what, if that isn't the price of its instance alone."""
+        decided = self.view.price(self.claim) if self.claim is not None else None
+        if decided is None or price is None or terminal.usd(decided) == terminal.usd(price):
+            return ""
+        volumes = self.resolved_pools.volume_prices.get(self.node.metadata.labels.get(names.NODEPOOL, ""), 0.0)
+        parts = [f"{terminal.usd(volumes)}/h for its volumes"] if volumes else []
+        if self.resolved_pools.coverage is not None:
+            parts.append("less what commitments pay")
+        return f"{terminal.usd(decided)}/h: with {', '.join(parts)}" if parts else f"{terminal.usd(decided)}/h"
 
     def _buffers(self) -> str:
         """The CapacityBuffers that the node has room for; empty if there are none."""

@@ -19,7 +19,7 @@ from shared.disruption import graceful_disruption
 from shared.disruption.candidate_matrix import build_candidate_matrix
 from shared.disruption.candidate_sets import BudgetedCandidates, candidate_sets
 from shared.disruption.candidates import disruption_blocker, dynamic_candidates
-from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, MethodResult
+from shared.disruption.command import UNDERUTILIZED, BlockedCandidate, Blocker, MethodResult
 from shared.disruption.consolidation_search import BALANCED, ConsolidationSearch
 from shared.disruption.savings import NO_SAVINGS, BalancedTotals, savings_duration
 from shared.disruption.simulated_scheduling import simulate_scheduling
@@ -56,7 +56,7 @@ class SearchResult(Struct, kw_only=True):
 
 def due_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
     """The candidates whose policy allows consolidation and whose consolidateAfter is over, sorted by claim."""
-    return tuple(c for c in dynamic_candidates(state) if (due := _due_time(c)) is not None and due <= state.now)
+    return tuple(c for c in dynamic_candidates(state) if (due := due_time(c)) is not None and due <= state.now)
 
 
 def find_candidates(state: DisruptionState) -> tuple[Candidate, ...]:
@@ -76,9 +76,9 @@ def search(
     ``on_improvement`` is called with the net savings of each new best set.
     """
     candidates, blocked = _unblocked(state, budgets)
-    due_times = (_due_time(c) for c in dynamic_candidates(state))
+    due_times = (due_time(c) for c in dynamic_candidates(state))
     requeue_at = min((t for t in due_times if t is not None and t > state.now), default=None)
-    if not candidates or _pending_pods_need_nodes(state):
+    if not candidates or pending_pods_need_nodes(state):
         return SearchResult(blocked=blocked, requeue_at=requeue_at)
     consolidation = _new_search(state, candidates)
     pools = [c.pool.name for c in candidates]
@@ -103,6 +103,23 @@ def search(
         requeue_at=requeue_at,
         next_savings_at=None if is_stopped else state.now + consolidation.time_until_savings,
     )
+
+
+def remove_alone(state: DisruptionState, candidate: Candidate) -> Command | Blocker:
+    """The command that removes the candidate alone, or why that doesn't pay; budgets and consolidateAfter don't count.
+
+    For users who ask about one node; :func:`search` decides for all.
+    """
+    if state.price(candidate.claim) is None:
+        return Blocker(message="the node's price is unknown")
+    if not state.pod_disruption_budgets.allow_together([candidate.pods]):
+        return Blocker(message="PodDisruptionBudgets don't allow all of its pods to be evicted at once")
+    alone = _new_search(state, [candidate])
+    alone.evaluate([0])
+    if alone.command is not None:
+        return alone.command
+    why = next(iter(alone.blocked_candidates), None)
+    return Blocker(message=why.message if why is not None else "its pods would go to nodes that aren't initialized yet")
 
 
 def _has_evidence(state: DisruptionState, candidates: Sequence[Candidate]) -> bool:
@@ -164,7 +181,7 @@ def _validate_budgets(state: DisruptionState, budgets: BudgetTracker, removed: S
 
 
 def _validate_simulation(command: Command, state: DisruptionState, removed: Sequence[Candidate]) -> str:
-    if _pending_pods_need_nodes(state):
+    if pending_pods_need_nodes(state):
         return "pending pods need new nodes first"
     simulation = simulate_scheduling(state, removed)
     if not simulation.all_scheduled:
@@ -198,12 +215,12 @@ def _balanced_totals(state: DisruptionState) -> BalancedTotals:
     return BalancedTotals(price=float(matrix.price.sum()), disruption_cost=float(matrix.disruption_cost.sum()))
 
 
-def _pending_pods_need_nodes(state: DisruptionState) -> bool:
+def pending_pods_need_nodes(state: DisruptionState) -> bool:
     """Whether pending pods need new nodes: they come first, and their nodes change what can be consolidated."""
     return bool(simulate_scheduling(state, ()).node_claims)
 
 
-def _due_time(candidate: Candidate) -> datetime | None:
+def due_time(candidate: Candidate) -> datetime | None:
     """When the node may be consolidated, consolidateAfter after its last pod came; None: never."""
     disruption = candidate.pool.spec.disruption
     if disruption.consolidation_policy == _WHEN_EMPTY:
