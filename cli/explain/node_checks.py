@@ -90,8 +90,9 @@ class NodeChecks(Struct, kw_only=True):
             return [Check(name="consolidationPolicy", ok=False, detail=detail)]
         if after == "Never":
             return [Check(name="consolidateAfter", ok=False, detail="Never: nodes are not consolidated")]
-        due, now = consolidation.due_time(self.candidate), self.view.now
-        is_due = due is None or due <= now
+        now = self.view.now
+        due = consolidation.due_time(self.candidate) or now
+        is_due = due <= now
         rest = "is over" if is_due else f"ends in {terminal.age(due - now)}"
         return [
             Check(name="consolidationPolicy", ok=True, detail=policy),

@@ -12,6 +12,7 @@ from cli.explain.explanation import Check
 from cli.explain.pod_constraints import (
     AFFINITY,
     ANTI_AFFINITY,
+    ARCH,
     CAPACITY,
     INTER_POD,
     LIMITS,
@@ -27,6 +28,8 @@ from cli.explain.pod_constraints import (
     unconstrained,
     with_requests,
 )
+from shared.api import labels as names
+from shared.api.taints import tolerated_by
 from shared.base.plurals import plural
 from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.scheduling.decision import Problem
@@ -56,6 +59,7 @@ class NodePoolResult(Struct, kw_only=True):
 
     ``blocked`` is why the NodePool launches no nodes at all; empty if it can. ``shortfall`` is how much more the pod
     requests than the largest node has, as a share of that; the sum over resources, infinite if no node has one.
+    ``asked_for`` is how much of the pod asks for this NodePool.
     """
 
     pool: str
@@ -63,16 +67,21 @@ class NodePoolResult(Struct, kw_only=True):
     failed: tuple[tuple[str, str], ...] = ()
     blocked: str = ""
     shortfall: float = 0.0
+    asked_for: int = 0
 
     @property
-    def distance(self) -> tuple[bool, int, int, float, str]:
+    def distance(self) -> tuple[int, bool, bool, int, int, float, str]:
         """How far the NodePool is from a node for the pod; the smallest is the nearest.
 
-        Fewer failed checks are nearer. Among as many, the later criterion is: after taints and labels, a missing
-        resource, and then limits and capacity, which need no change of the pod. Then the smaller shortfall.
+        A NodePool that the pod asks for is the nearest, whatever is in the way. Then one with nodes of the pod's
+        architecture, which its image has. Fewer failed checks are nearer. Among as many, the later criterion is: after
+        taints and labels, a missing resource, and then limits and capacity, which need no change of the pod. Then the
+        smaller shortfall.
         """
-        reached = min((_stage(criterion) for criterion, _ in self.failed), default=0)
-        return bool(self.blocked), len(self.failed), -reached, self.shortfall, self.pool
+        criteria = {criterion for criterion, _ in self.failed}
+        reached = min((_stage(criterion) for criterion in criteria), default=0)
+        blocked, other_architecture = bool(self.blocked), ARCH in criteria
+        return -self.asked_for, blocked, other_architecture, len(self.failed), -reached, self.shortfall, self.pool
 
 
 def _stage(criterion: str) -> int:
@@ -94,10 +103,11 @@ def check_node_pool(
     if pool.name in resolved_pools.not_ready or not resolved_pools.instance_types.get(pool.name):
         blocked = resolved_pools.not_ready.get(pool.name) or "it has no instance types"
     trial = SchedulingTrial(observed, resolved_pools, pool)
+    asked_for = _asked_for(pod, trial, constraints)
     blocked = blocked or trial.unschedulable_reason(unconstrained(pod)) or ""
     if blocked:
         checks = (Check(name="can launch nodes", ok=False, detail=blocked),)
-        return NodePoolResult(pool=pool.name, checks=checks, blocked=blocked)
+        return NodePoolResult(pool=pool.name, checks=checks, blocked=blocked, asked_for=asked_for)
     pool_checks = _NodePoolChecks(trial, pod, constraints)
     pool_checks.check_each_constraint()
     pool_checks.check_resources()
@@ -108,7 +118,22 @@ def check_node_pool(
         checks=tuple(pool_checks.checks),
         failed=tuple(pool_checks.failed),
         shortfall=pool_checks.shortfall(),
+        asked_for=asked_for,
     )
+
+
+def _asked_for(pod: Pod, trial: SchedulingTrial, constraints: Sequence[Constraint]) -> int:
+    """How much of the pod asks for the NodePool: its name, its own labels, its taints, its extended resources.
+
+    A GPU pod that lacks the toleration of the GPU NodePool is nearer to that than to one without GPUs.
+    """
+    template = trial.pool.spec.template
+    labels = {**template.metadata.labels, names.NODEPOOL: trial.pool.name}
+    selected = sum(labels.get(c.label) in c.values for c in constraints if c.label)
+    named = [t for t in pod.spec.tolerations if t.key]
+    tolerated = sum(any(tolerated_by(toleration, taint) for toleration in named) for taint in template.spec.taints)
+    devices = sum(trial.largest_amount(name) > 0 for name in requested(pod) if "/" in name)
+    return selected + tolerated + devices
 
 
 class _NodePoolChecks(MutableStruct):
@@ -236,7 +261,7 @@ class SchedulingTrial(Struct):
         """The most of a resource that pods get on any node of the NodePool."""
         launch_options = build_launch_options(
             [self.pool],
-            self.resolved_pools.instance_types,
+            {self.pool.name: self.resolved_pools.instance_types.get(self.pool.name, ())},
             daemon_set_pods(self.observed.snapshot),
             {},
             {resource},

@@ -33,11 +33,11 @@ TAINTS, AFFINITY, ANTI_AFFINITY, SPREAD, VOLUMES, PORTS = (
 RESOURCES, LIMITS, CAPACITY, TOGETHER, OTHER_PODS = (
     "resources", "limits", "capacity", "together", "other pods",
 )  # fmt: skip
-NODE_AFFINITY = "node affinity"
+NODE_AFFINITY, ARCH = "node affinity", "arch"
 INTER_POD = frozenset({AFFINITY, ANTI_AFFINITY, SPREAD})
 """Constraints that depend on other pods."""
 _CRITERIA_BY_LABEL = {
-    names.ARCH: "arch",
+    names.ARCH: ARCH,
     names.ZONE: "zone",
     names.INSTANCE_TYPE: "instance type",
     names.CAPACITY_TYPE: "capacity type",
@@ -45,12 +45,17 @@ _CRITERIA_BY_LABEL = {
 
 
 class Constraint(Struct, kw_only=True):
-    """``criterion`` is the kind of constraint. ``alone`` is the pod with only it, ``without`` the pod without it."""
+    """``criterion`` is the kind of constraint. ``alone`` is the pod with only it, ``without`` the pod without it.
+
+    ``label`` and ``values`` are those of a constraint on nodes' labels that lists the values it allows.
+    """
 
     criterion: str
     name: str
     alone: Pod
     without: Pod
+    label: str = ""
+    values: tuple[str, ...] = ()
 
     @property
     def relief(self) -> str:
@@ -108,6 +113,8 @@ def _labels(pod: Pod) -> list[Constraint]:
             name=f"{key}={value}",
             alone=_with(unconstrained(pod), node_selector={key: value}),
             without=_with(pod, node_selector={k: v for k, v in selector.items() if k != key}),
+            label=names.normalize_key(key),
+            values=(value,),
         )
         for key, value in sorted(selector.items())
     ]
@@ -133,6 +140,8 @@ def _node_affinity(pod: Pod, terms: list[NodeSelectorTerm]) -> list[Constraint]:
                     unconstrained(pod), affinity=_affinity_to([NodeSelectorTerm(match_expressions=[expression])])
                 ),
                 without=_with_terms(pod, [NodeSelectorTerm(match_expressions=rest)] if rest else []),
+                label=names.normalize_key(expression.key) if expression.operator == "In" else "",
+                values=tuple(expression.values),
             )
         )
     return constraints

@@ -225,7 +225,33 @@ def _relaxed(trial: SchedulingTrial, pod: Pod, constraint: Constraint) -> list[s
         if lines:
             return lines
     decision = trial.decide(constraint.without, other_pods=True, limits=True, all_available=False)
-    return _outcome(constraint.relief, decision)
+    return [
+        *(line + _label_there(constraint, decision, trial) for line in _outcome(constraint.relief, decision)),
+        *_with_label_allowed(trial, pod, constraint),
+    ]
+
+
+def _label_there(constraint: Constraint, decision: Decision, trial: SchedulingTrial) -> str:
+    """The value of the constraint's label on the new node, where its instance type or offering defines it."""
+    cheapest = decision.new_node_claims[0].cheapest
+    types = {t.name: t for t in trial.resolved_pools.instance_types[trial.pool.name]}
+    offering = {names.ZONE: cheapest.zone, names.CAPACITY_TYPE: cheapest.capacity_type}
+    value = {**types[cheapest.instance_type].labels, **offering}.get(constraint.label)
+    return f", which has {constraint.label}={value}" if value else ""
+
+
+def _with_label_allowed(trial: SchedulingTrial, pod: Pod, constraint: Constraint) -> list[str]:
+    """The outcome if the NodePool's requirements on the constraint's label allowed its values too."""
+    pool, label = trial.pool, constraint.label
+    spec = pool.spec.template.spec
+    others = [r for r in spec.requirements if names.normalize_key(r.key) != label]
+    if label not in names.WELL_KNOWN or len(others) == len(spec.requirements):
+        return []
+    template = with_fields(pool.spec.template, spec=with_fields(spec, requirements=others))
+    wider = with_fields(pool, spec=with_fields(pool.spec, template=template))
+    decision = with_fields(trial, pool=wider).decide(pod, other_pods=True, limits=True, all_available=False)
+    allowed = f"if {pool_title(pool.name)} allowed {label} {' or '.join(constraint.values)}"
+    return _outcome(f"{allowed},", decision)
 
 
 def _outcome(change: str, decision: Decision) -> list[str]:

@@ -7,13 +7,14 @@ reason, with what was requested and the nearest miss. Where instance types are l
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shared.api.devices import KNOWN_DEVICES
 from shared.api.dynamic_resources import device_class_of
-from shared.api.labels import HOSTNAME, INSTANCE_TYPE, SPOT_DIVERSITY
+from shared.api.labels import HOSTNAME, INSTANCE_TYPE, SPOT_DIVERSITY, WELL_KNOWN
 from shared.api.nodepool import node_group_of, pool_title
 from shared.api.quantity import NODES, format_quantity
 from shared.api.taints import EFFECTS, REPELLING, format_taint, untolerated
@@ -26,7 +27,7 @@ from shared.scheduling.state.instance_type_arrays import allowed_in
 from shared.scheduling.state.min_values import distinct_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]
 
+_TYPO_SIMILARITY = 0.85
+"""The least similarity (0 to 1, as difflib has it) of a label to the one that it may be a typo of."""
 _MAX_LISTED = 8
 """Reasons, and values of a label, that a message lists."""
 
@@ -83,6 +86,21 @@ def _message(criteria: Mapping[str, str]) -> str:
         return f"unschedulable: {reasons[0]}"
     kinds = "NodePools and node groups" if any(node_group_of(name) for name in criteria) else "NodePools"
     return f"unschedulable on all {len(criteria)} {kinds}: {'; '.join(reasons)}"
+
+
+def _similar_label(key: str, known: Collection[str]) -> str:
+    """What the label may be a typo of; empty if no known label is similar, or has the same name after the slash.
+
+    >>> _similar_label("topology.kubernetes.io/zones", WELL_KNOWN)
+    '; a typo of topology.kubernetes.io/zone?'
+    >>> _similar_label("capacity-type", WELL_KNOWN), _similar_label("team", WELL_KNOWN)
+    ('; a typo of karpenter.sh/capacity-type?', '')
+    """
+    ordered = sorted(known)
+    name = key.rpartition("/")[2].lower()
+    same_name = [label for label in ordered if label.rpartition("/")[2] == name]
+    similar = same_name or get_close_matches(key.lower(), ordered, n=1, cutoff=_TYPO_SIMILARITY)
+    return f"; a typo of {similar[0]}?" if similar else ""
 
 
 def _by_reason(criteria: Mapping[str, str]) -> list[str]:
@@ -135,7 +153,8 @@ class _NodePoolCheck:
             if key in template.requirements:
                 allowed = _format(template.requirements[key])
                 return f"incompatible requirements: {key} {_format(required)} is not in {allowed}"
-            return f"incompatible requirements: label {key} has no known values (required: {_format(required)})"
+            hint = _similar_label(key, {*WELL_KNOWN, *template.requirements})
+            return f"incompatible requirements: label {key} has no known values (required: {_format(required)}){hint}"
         return None
 
     def _no_instance_type(self, requirements: Requirements) -> str | None:

@@ -187,6 +187,11 @@ NEAREST: dict[str, tuple[dict[str, str], list[dict[str, Any]], str]] = {
         [pool("a", taint="dedicated"), pool("b", limits={"cpu": "3"})],
         "NodePool b (the nearest of 2): exceeds its limits",
     ),
+    "the GPU NodePool whose taint isn't tolerated rather than one without GPUs": (
+        {"nvidia.com/gpu": "1"},
+        [requiring("a", TYPE, "m5.large"), requiring("b", TYPE, "g5.large", taint="nvidia.com/gpu")],
+        "NodePool b (the nearest of 2): did not tolerate taint nvidia.com/gpu",
+    ),
     "a resource that is short rather than missing": (
         {"nvidia.com/gpu": "4"},
         [requiring("a", TYPE, "m5.large"), requiring("b", TYPE, "g5.large")],
@@ -205,6 +210,65 @@ def test_of_nodepools_that_fail_as_many_checks_the_nearest_is_named(
     file.write_text(json.dumps({"objects": [pod(requests=amounts), *pools], "instanceTypes": types}))
     result = tenon("explain", "pod", "shop/web", "-f", str(file))
     assert result.lines[1].startswith(f"  {reason}"), result.out
+
+
+def explained(tmp_path: Path, tenon: Callable[..., CommandResult], *objects: Any, types: Any = TYPES) -> CommandResult:
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"objects": list(objects), "instanceTypes": types}))
+    return tenon("explain", "pod", "shop/web", "-f", str(file))
+
+
+def test_the_nodepool_that_a_pod_names_comes_first_whatever_is_in_its_way(
+    tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
+    batch = requiring("batch", TYPE, "m9.unknown", taint="dedicated")
+    pending = pod(nodeSelector={"karpenter.sh/nodepool": "batch"})
+    result = explained(tmp_path, tenon, pending, pool("a"), batch)
+    assert result.lines[1].startswith("  NodePool batch can't launch nodes: "), result.out
+
+
+def test_the_nodepool_whose_label_and_taint_a_pod_has_comes_first(
+    tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
+    batch = requiring("batch", TYPE, "m5.large", taint="dedicated")
+    batch["spec"]["template"]["metadata"] = {"labels": {"team": "batch"}}
+    pending = pod(
+        requests={"cpu": "64"},
+        nodeSelector={"team": "batch", "kubernetes.io/os": "windows"},
+        tolerations=[{"key": "dedicated", "operator": "Exists"}],
+    )
+    result = explained(tmp_path, tenon, pending, pool("a"), batch)
+    assert result.lines[1].startswith("  NodePool batch (the nearest of 2): "), result.out
+
+
+def test_architectures_are_suggested(tmp_path: Path, tenon: Callable[..., CommandResult]) -> None:
+    graviton = {**machine("m7g.large", 2), "arch": "arm64"}
+    only_amd64 = requiring("default", "kubernetes.io/arch", "amd64")
+    result = explained(
+        tmp_path, tenon, pod(nodeSelector={"kubernetes.io/arch": "arm64"}), only_amd64, types=[*TYPES, graviton]
+    )
+    assert "without kubernetes.io/arch=arm64 it would get a new m5.large" in result.out
+    assert ", which has kubernetes.io/arch=amd64" in result.out
+    assert "if NodePool default allowed kubernetes.io/arch arm64, it would get a new m7g.large" in result.out
+
+
+@pytest.mark.parametrize(
+    ("label", "hint"),
+    [
+        ("kubernetes.io/arc", "; a typo of kubernetes.io/arch?"),
+        ("topology.kubernetes.io/zones", "; a typo of topology.kubernetes.io/zone?"),
+        ("capacity-type", "; a typo of karpenter.sh/capacity-type?"),
+        ("example.com/teem", "; a typo of example.com/team?"),
+        ("example.com/cost-center", ""),
+    ],
+)
+def test_the_label_that_a_key_may_be_a_typo_of_is_named(
+    label: str, hint: str, tmp_path: Path, tenon: Callable[..., CommandResult]
+) -> None:
+    labelled = requiring("default", "example.com/team", "a", "b")
+    result = explained(tmp_path, tenon, pod(nodeSelector={label: "a"}), labelled)
+    assert f"label {label} has no known values" in result.lines[1]
+    assert result.lines[1].endswith(hint or ")")
 
 
 def test_constraints_that_only_fail_together_have_their_own_criterion(
