@@ -97,7 +97,7 @@ EVENTS = {
     "LeaseImplausible": "Lease: it was renewed in the future or for too long, by whom; it was acquired all the same.",
     "LifecycleAction": "Node of a node group: Auto Scaling ends its instance, and waits for the drain.",
     "MaxNodesTotalReached": "Node group: it can't grow as planned, because `max-nodes-total` is reached.",
-    "NoCompatibleInstanceTypes": "NodeClaim: no instance type meets what it requires.",
+    "NoCompatibleInstanceTypes": "NodeClaim or NodePool: no instance type of the Region meets what it requires.",
     "NoCompatibleOffering": "NodeClaim: none of its instance types is available in the zones of its subnets now.",
     "NodeClaimGone": "Node: its NodeClaim was deleted, so it is drained and deleted.",
     "NodeClaimRestored": "Node: its NodeClaim was lost with its NodePool, which is back; it was written again.",

@@ -244,10 +244,10 @@ def _with_label_allowed(trial: SchedulingTrial, pod: Pod, constraint: Constraint
     """The outcome if the NodePool's requirements on the constraint's label allowed its values too."""
     pool, label = trial.pool, constraint.label
     spec = pool.spec.template.spec
-    others = [r for r in spec.requirements if names.normalize_key(r.key) != label]
-    if label not in names.WELL_KNOWN or len(others) == len(spec.requirements):
+    remaining = [r for r in spec.requirements if names.normalize_key(r.key) != label]
+    if label not in names.WELL_KNOWN or len(remaining) == len(spec.requirements):
         return []
-    template = with_fields(pool.spec.template, spec=with_fields(spec, requirements=others))
+    template = with_fields(pool.spec.template, spec=with_fields(spec, requirements=remaining))
     wider = with_fields(pool, spec=with_fields(pool.spec, template=template))
     decision = with_fields(trial, pool=wider).decide(pod, other_pods=True, limits=True, all_available=False)
     allowed = f"if {pool_title(pool.name)} allowed {label} {' or '.join(constraint.values)}"

@@ -6,7 +6,7 @@ operators often have only some of the permissions.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
@@ -18,14 +18,19 @@ from cli.status import interruption_feed
 from cli.status.interruption_feed import InterruptionFeed
 from infra import function_sizes
 from infra.cluster import resource_names
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.standby import standby_state
 from shared.base import aws
 from shared.base.settings import variable
 from shared.base.struct import WireStruct
+from shared.instance_types.instance_type import is_bare_metal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from shared.api.meta import Condition
+    from shared.api.nodeclaim import NodeClaim
     from shared.base.aws import UntypedClient
     from shared.snapshot import Snapshot
 
@@ -67,7 +72,7 @@ class Alarm(WireStruct, kw_only=True):
 
 
 class Unready(WireStruct, kw_only=True):
-    """A condition of a NodePool or node class that is False."""
+    """A condition of a NodePool, node class or NodeClaim that is False, or late."""
 
     kind: str
     name: str
@@ -146,7 +151,7 @@ def read(cluster: str, snapshot: Snapshot | None, *, now: datetime, notes: Seque
         ),
         queues=(*_required_or_deployed(_queue(cluster, name) for name in _QUEUES), _undelivered(shared)),
         alarms=alarms,
-        unready=unready_conditions(snapshot) if snapshot is not None else (),
+        unready=(*unready_conditions(snapshot), *stuck_claims(snapshot, now)) if snapshot is not None else (),
         interruption_feed=feed,
         notes=(*all_notes, *(superseded_objects(snapshot) if snapshot is not None else ())),
         pauses=pause_messages(snapshot, now) if snapshot is not None else (),
@@ -164,6 +169,10 @@ def _fleet(cluster: str) -> str:
     return str(configuration.get("Environment", {}).get("Variables", {}).get(variable("fleet"), ""))
 
 
+_LATE_AFTER = {nodeclaim.REGISTERED: timedelta(minutes=5), nodeclaim.INITIALIZED: timedelta(minutes=10)}
+"""How long after its launch a NodeClaim should have a condition. Most nodes join within a minute and a half."""
+_SLOW_BOOT = 3
+"""How many times as long Windows and bare metal may take."""
 _QUEUES = ("provisioning", "interruption", "termination", "disruption", "buffers", "nodegroups")
 """The queues by purpose, as infra/cluster/queues.py names them."""
 
@@ -284,9 +293,53 @@ def unready_conditions(snapshot: Snapshot) -> tuple[Unready, ...]:
 
 
 def _causes(conditions: Sequence[Condition]) -> list[Condition]:
-    """The False conditions; Ready only where it is the only one, because it summarises the others."""
+    """The False conditions; Ready only where it is the only one, because it summarises the others.
+
+    Where there is none, the circuit breaker's pause, for what fails elsewhere.
+    """
     false = [c for c in conditions if c.status == "False"]
-    return [c for c in false if c.type != "Ready"] or false
+    paused = [c for c in conditions if (c.type, c.status, c.reason) == ("Paused", "True", "CircuitBreakerOpen")]
+    return [c for c in false if c.type != "Ready"] or false or paused
+
+
+def stuck_claims(snapshot: Snapshot, now: datetime) -> Iterator[Unready]:
+    """The NodeClaims whose launch EC2 refuses, or whose node is late, those with the same trouble as one."""
+    claims: dict[tuple[str, str, str], list[str]] = {}
+    for claim in snapshot.node_claims:
+        if claim.metadata.deletion_timestamp is None and (trouble := _trouble(claim, now)) is not None:
+            claims.setdefault(trouble, []).append(claim.name)
+    for (condition_type, reason, message), stuck in claims.items():
+        name = stuck[0] + (f" and {len(stuck) - 1} more" if len(stuck) > 1 else "")
+        yield Unready(kind="NodeClaim", name=name, condition=condition_type, reason=reason, message=message)
+
+
+def _trouble(claim: NodeClaim, now: datetime) -> tuple[str, str, str] | None:
+    """The condition that a NodeClaim should have by now, the reason and the message; None if all is well."""
+    conditions = {c.type: c for c in claim.status.conditions}
+    launched = conditions.get(nodeclaim.LAUNCHED)
+    if launched is None or launched.status != "True":
+        return None if launched is None or launched.status != "False" else _stated(launched)
+    if standby_state(claim):
+        return None
+    since = launched.last_transition_time or claim.metadata.creation_timestamp or now
+    labels = claim.metadata.labels
+    is_slow = is_bare_metal(labels.get(names.INSTANCE_TYPE, "")) or labels.get(names.OS) == "windows"
+    for type_, usual in _LATE_AFTER.items():
+        within = usual * (_SLOW_BOOT if is_slow else 1)
+        current = conditions.get(type_)
+        if current is None or current.status != "True":
+            return (type_, *_late(current, within)) if now - since > within else None
+    return None
+
+
+def _stated(current: Condition) -> tuple[str, str, str]:
+    return current.type, current.reason, current.message
+
+
+def _late(current: Condition | None, within: timedelta) -> tuple[str, str]:
+    """The reason and the message of a condition that isn't True ``within`` the usual time after the launch."""
+    stated = f": {current.message}" if current is not None and current.message else ""
+    return "Late", f"not within {within.total_seconds() / 60:.0f} minutes of the launch{stated}"
 
 
 def _client(service: str) -> UntypedClient:

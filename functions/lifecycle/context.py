@@ -16,6 +16,8 @@ from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import lease_state
 from shared.cluster.errors import ApiError, NotFoundError
+from shared.instance_types import catalog_store
+from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch.clients import NodeClassClients
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from shared.cluster.events import Recorder
     from shared.cluster.resources import Resource
     from shared.cluster.writes import O
+    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.snapshot import Snapshot
 
 
@@ -127,6 +130,14 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
     @cached_property
     def _lease_state(self) -> LeaseState:
         return lease_state(self.client, cluster=self.settings.cluster_name, now=self.now)
+
+    def catalog(self) -> InstanceTypeCatalog | None:
+        """The instance types and prices, which a warm process keeps; None if there are none, or they can't be read."""
+        try:
+            return catalog_store.load(self.aws.s3(), self.settings.catalog_bucket, max_age=None)
+        except (CatalogMissingError, ClientError, BotoCoreError) as error:
+            self.logger.warning("The catalog can't be read", extra={"why": str(error)})
+            return None
 
     @property
     def pause(self) -> Pause | None:

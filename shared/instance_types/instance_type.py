@@ -231,6 +231,9 @@ INSTANCE_TYPE_KEYS = labels.WELL_KNOWN - {labels.HOSTNAME, labels.NODEPOOL}
 """Keys that instance types and offerings define; others are defined by the NodePool."""
 
 
+_HARDWARE_KEYS = frozenset({labels.INSTANCE_TYPE, labels.ARCH, *labels.INSTANCE_LABELS})
+
+
 def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelectorRequirement]) -> bool:
     """Whether the labels of an instance type and offering meet the requirements on keys that these define."""
     return all(
@@ -238,6 +241,20 @@ def meets(offering_labels: Mapping[str, str], requirements: Iterable[NodeSelecto
         for r in requirements
         if labels.normalize_key(r.key) in INSTANCE_TYPE_KEYS
     )
+
+
+def excluded_types(requirements: Iterable[NodeSelectorRequirement], catalog: InstanceTypeCatalog) -> str:
+    """Which of the requirements exclude every instance type of the Region, for users; empty if a type is left.
+
+    Requirements on zones and capacity types don't count here: what of those is left changes from minute to minute.
+    """
+    required = [r for r in requirements if labels.normalize_key(r.key) in _HARDWARE_KEYS]
+    if not required or any(meets(instance_type_labels(h), required) for h in catalog.hardware):
+        return ""
+    types = [instance_type_labels(h) for h in catalog.hardware]
+    alone = [r for r in required if not any(meets(of_type, [r]) for of_type in types)] or required
+    stated = " and ".join(f"{r.key} {r.operator} {', '.join(r.values)}".rstrip() for r in alone)
+    return f"no instance type of {catalog.region} meets {stated}"
 
 
 def met(operator: str, values: list[str], value: str | None) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from shared.api.capacity_buffer import (
     PROVISIONING,
     READY_FOR_PROVISIONING,
@@ -22,8 +20,6 @@ from shared.base.plurals import plural
 from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.disruption.simulated_scheduling import initialized_node_names
-from shared.instance_types import catalog_store
-from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
@@ -64,11 +60,8 @@ def write_statuses(context: ReconcileContext, snapshot: Snapshot) -> None:
 
 def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
     """Where the chunks are now; without a catalog, nothing is known about new nodes."""
-    settings = context.settings
-    try:
-        catalog = catalog_store.load(context.aws.s3(), settings.catalog_bucket, max_age=None)
-    except (CatalogMissingError, ClientError) as error:
-        context.logger.warning("The room of CapacityBuffers on new nodes is unknown", extra={"why": str(error)})
+    catalog = context.catalog()
+    if catalog is None:
         return schedule_on_existing_nodes(snapshot)
     cache = InstanceTypeCache.of(context.runtime)
     pools = resolve_node_pools(

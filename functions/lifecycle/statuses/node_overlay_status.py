@@ -9,15 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
 from shared.api.meta import with_condition
 from shared.api.node_overlay import NodeOverlayStatus
 from shared.api.nodeclass import READY, VALIDATION_SUCCEEDED
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
-from shared.instance_types import catalog_store
-from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.provider import InstanceTypeCache
 from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
 
@@ -33,10 +29,8 @@ if TYPE_CHECKING:
 
 def write_statuses(context: ReconcileContext, snapshot: Snapshot, node_classes: Mapping[str, EC2NodeClass]) -> None:
     """Write the status of every valid NodeOverlay; without a catalog, statuses stay as they are."""
-    try:
-        catalog = catalog_store.load(context.aws.s3(), context.settings.catalog_bucket, max_age=None)
-    except (CatalogMissingError, ClientError) as error:
-        context.logger.warning("Conflicts of NodeOverlays are unknown", extra={"why": str(error)})
+    catalog = context.catalog()
+    if catalog is None:
         return
     resolved = resolve_node_pools(
         snapshot,

@@ -14,8 +14,6 @@ from shared.api.nodeclass import READY
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.connect import describe
-from shared.instance_types import catalog_store
-from shared.instance_types.catalog_store import CatalogMissingError
 from shared.launch import boot_failures
 from shared.launch.node_class.status import NodeClassResolver
 from shared.launch.resolved_node_pools import resolve_node_classes
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
     from functions.lifecycle.context import ReconcileContext
     from shared.api.nodeclass import EC2NodeClass
-    from shared.instance_types.catalog import InstanceTypeCatalog
     from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
@@ -65,18 +62,9 @@ def _resolved(context: ReconcileContext, snapshot: Snapshot) -> Mapping[str, EC2
             recent=any(map(is_version_held, snapshot.node_classes)),
         ),
         default_instance_profile=context.settings.node_instance_profile,
-        catalog=_catalog(context) if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,
+        catalog=context.catalog() if any(has_expressions(c.spec.kubelet) for c in snapshot.node_classes) else None,
     )
     return resolve_node_classes(resolver, snapshot.node_classes, now=context.now)
-
-
-def _catalog(context: ReconcileContext) -> InstanceTypeCatalog | None:
-    """The instance types that expressions are evaluated on; None if there is no catalog yet."""
-    try:
-        return catalog_store.load(context.aws.s3(), context.settings.catalog_bucket, max_age=None)
-    except (CatalogMissingError, ClientError) as error:
-        context.logger.warning("Kubelet expressions are evaluated on a sample only", extra={"why": str(error)})
-        return None
 
 
 def _with_boot_condition(

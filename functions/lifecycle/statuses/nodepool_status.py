@@ -20,6 +20,7 @@ from shared.api.spot import read_spot_options
 from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.disruption.budgets import budget_problems
+from shared.instance_types.instance_type import excluded_types
 from shared.launch import boot_failures
 from shared.launch.resolved_node_pools import node_class_not_ready, node_class_of
 
@@ -41,6 +42,8 @@ NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 PAUSED = "Paused"
 SPOT_OPTIONS_VALID = "SpotOptionsValid"
 BUDGETS_VALID = "DisruptionBudgetsValid"
+INSTANCE_TYPES_FOUND = "InstanceTypesFound"
+NO_INSTANCE_TYPES = "NoCompatibleInstanceTypes"
 INVALID_BUDGET = "InvalidDisruptionBudget"
 INVALID_ANNOTATION = "InvalidAnnotation"
 PAUSED_REASON = EventReason("Paused")
@@ -56,11 +59,14 @@ def write_statuses(
 ) -> None:
     """Write every NodePool's status. ``failures`` are liveness failures of this reconcile, by NodePool name.
 
-    ``paused`` are (reason, message) by name too; None: they weren't read, so condition Paused stays as it is.
+    ``paused`` are (reason, message) by name too; None: neither they nor instance types were read, so conditions Paused
+    and InstanceTypesFound stay as they are.
     """
+    catalog = context.catalog() if paused is not None else None
     for pool in snapshot.node_pools:
         node_class = node_class_of(pool, node_classes.values())
-        write = partial(_write_status, context, pool, snapshot, node_class, failures.get(pool.name))
+        excluded = None if catalog is None else excluded_types(pool.spec.template.spec.requirements, catalog)
+        write = partial(_write_status, context, pool, snapshot, node_class, failures.get(pool.name), excluded)
         context.attempt(pool.ref, write)
         if paused is not None:
             context.attempt(pool.ref, partial(_write_paused, context, pool, paused.get(pool.name)))
@@ -105,10 +111,12 @@ def status(
     *,
     now: datetime,
     failure: LivenessFailure | None = None,
+    excluded: str | None = None,
 ) -> NodePoolStatus:
     """The NodePool's status: resources of its NodeClaims, its node count, and its conditions.
 
-    ``failure`` is the liveness failure of one of its NodeClaims in this reconcile.
+    ``failure`` is the liveness failure of one of its NodeClaims in this reconcile. ``excluded`` says why no instance
+    type is left for it, "" if one is; None: that isn't known.
     """
     pool_claims = [c for c in claims if c.metadata.labels.get(names.NODEPOOL) == pool.name]
     node_count = sum(1 for n in nodes if n.metadata.labels.get(names.NODEPOOL) == pool.name)
@@ -132,6 +140,9 @@ def status(
     with_validity = partial(_with_validity, now=now, generation=generation)
     conditions = with_validity(conditions, SPOT_OPTIONS_VALID, INVALID_ANNOTATION, read_spot_options(pool)[1])
     conditions = with_validity(conditions, BUDGETS_VALID, INVALID_BUDGET, budget_problems(pool))
+    if excluded is not None:
+        problems = [excluded] if excluded else []
+        conditions = with_validity(conditions, INSTANCE_TYPES_FOUND, NO_INSTANCE_TYPES, problems)
     return NodePoolStatus(
         resources={**format_resources({**capacity, NODES: node_count})},
         nodes=node_count,
@@ -184,11 +195,11 @@ def _last_registration(claims: Iterable[NodeClaim], now: datetime) -> datetime |
 
 
 def _with_ready(conditions: list[Condition], *, now: datetime, generation: int) -> list[Condition]:
-    """The conditions with Ready: True when ValidationSucceeded and NodeClassReady are."""
+    """The conditions with Ready: True when ValidationSucceeded and NodeClassReady are, and there are instance types."""
     failing = next(
         (
             c
-            for type_ in (VALIDATION_SUCCEEDED, NODE_CLASS_READY)
+            for type_ in (VALIDATION_SUCCEEDED, NODE_CLASS_READY, INSTANCE_TYPES_FOUND)
             if (c := condition(conditions, type_)) is not None and c.status != "True"
         ),
         None,
@@ -210,15 +221,26 @@ def _write_status(
     snapshot: Snapshot,
     node_class: EC2NodeClass | None,
     failure: LivenessFailure | None,
+    excluded: str | None,
 ) -> None:
     def change(current: NodePool) -> NodePool:
-        after = status(current, snapshot.node_claims, snapshot.nodes, node_class, now=context.now, failure=failure)
+        after = status(
+            current,
+            snapshot.node_claims,
+            snapshot.nodes,
+            node_class,
+            now=context.now,
+            failure=failure,
+            excluded=excluded,
+        )
         return with_fields(current, status=after)
 
     writes.update_status(context.client, resources.for_kind(pool.api_version, pool.kind), pool, change)
     obstacle = node_class_not_ready(pool, node_class)
     if obstacle is not None:
         context.recorder.record(pool.ref, "Warning", *obstacle)
+    if excluded:
+        context.recorder.record(pool.ref, "Warning", EventReason("NoCompatibleInstanceTypes"), excluded)
     for problem in read_spot_options(pool)[1]:
         context.recorder.record(pool.ref, "Warning", EventReason("InvalidAnnotation"), problem)
     for problem in budget_problems(pool):

@@ -13,10 +13,14 @@ from cli.status import interruption_feed
 from infra import function_sizes
 from infra.cluster import resource_names
 from local.faults import Fault
+from local.world import sample_objects
 from tests.e2e.cli.conftest import CLUSTER, Shell
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from local.world import World
 
 MANIFEST = "cli/demo/manifests/spot-default.yaml"
 
@@ -148,3 +152,45 @@ def test_a_missing_function_is_shown_in_its_place(shell: Shell) -> None:
     shown = shell.tenon("status")
     assert shown.code == 1
     assert any(line.split()[:1] == ["catalog"] and "not deployed" in line for line in shown.lines)
+
+
+def test_launches_that_ec2_refuses_are_shown_before_they_time_out(shell: Shell) -> None:
+    world = shell.world
+    denied = Fault(code="UnauthorizedOperation", message="no")
+    world.faults.inject_aws("ec2", "CreateFleet", denied, times=1000)
+    world.apply(MANIFEST)
+    world.scale("default", "inflate", 2)
+    world.run_for(timedelta(minutes=1))
+    shown = shell.tenon("status", "--json")
+    assert shown.code == 1
+    (refused,) = (u for u in shown.json["unready"] if u["kind"] == "NodeClaim")
+    assert refused["condition"] == "Launched"
+    assert "EC2 denied the launch" in refused["message"]
+
+
+def test_a_nodepool_whose_instance_types_dont_exist_is_not_ready_and_says_why(shell: Shell) -> None:
+    world = shell.world
+    requirements = {"node.kubernetes.io/instance-type": ["m5.gigantic", "c9x.large"]}
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool(requirements)])
+    world.run_for(timedelta(minutes=1))
+    why = "no instance type of us-east-1 meets .*/instance-type In m5.gigantic, c9x.large"
+    (event,) = events(world, "NoCompatibleInstanceTypes", kind="NodePool")
+    assert re.search(why, event["message"])
+    shown = shell.tenon("status", "--json")
+    assert shown.code == 1
+    (unready,) = shown.json["unready"]
+    assert (unready["kind"], unready["condition"]) == ("NodePool", "InstanceTypesFound")
+    assert re.search(why, unready["message"])
+    assert ready_of(world) == "False"
+
+    world.apply([sample_objects.node_pool({"node.kubernetes.io/instance-type": ["m5.large"]})])
+    world.run_for(timedelta(minutes=1))
+    assert ready_of(world) == "True"
+    assert shell.tenon("status").code == 0
+
+
+def ready_of(world: World) -> str:
+    """The status of the NodePool's condition Ready."""
+    (node_pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    (status,) = (c["status"] for c in node_pool["status"]["conditions"] if c["type"] == "Ready")
+    return str(status)
