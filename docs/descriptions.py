@@ -91,6 +91,7 @@ EVENTS = {
     "InvalidOption": "Node groups: what in ConfigMap tenon-node-groups, or in a group's tags, can't be used.",
     "InvalidRequest": "NodeClaim: its launch request is invalid, which is a bug of Tenon's; please report the message.",
     "InvalidUserData": "NodeClaim: its node class's user data can't be merged with the bootstrap script.",
+    "Launched": "NodeClaim: its instance: type, capacity type, zone and price; for how many pods, chosen out of what.",
     "LaunchFailed": "NodeClaim: EC2 refused the launch without an error code.",
     "LaunchTimeout": "NodeClaim: not launched within 5 minutes; it is deleted and its pods are scheduled again.",
     "LaunchUnconfirmed": "NodeClaim: its instance may exist though EC2 does not show it yet; no other is launched.",
@@ -108,6 +109,7 @@ EVENTS = {
     "NodeGone": "NodeClaim: its node was deleted while its instance runs; the instance is terminated.",
     "NodePoolNotReady": "NodeClaim: it waits until its NodePool can launch.",
     "NodeRepairBlocked": "NodePool, node, NodeClaim: too many nodes of the NodePool are unhealthy; none is replaced.",
+    "Nominated": "Pod: the NodeClaim that was launched for it; of 100 pods of a decision at most.",
     "NotInitialized": "NodeClaim: its node registered 15 minutes ago, and what it waits for.",
     "NotTriggerScaleUp": "Pod: no node group and no NodePool can run it, and why; instead of FailedScheduling where "
     "node groups are scaled.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cli import terminal
 from cli.errors import UsageError
 from cli.explain.explanation import Check, Explanation, Section
+from cli.explain.launch_choice import launch_choice
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.labels import offering_key
@@ -63,6 +64,7 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
         criterion=criterion,
         sections=(
             Section(title="NodeClaim", checks=_about(claim)),
+            *launch_choice(claim, observed.offerings.resolve_pools(observed.snapshot)),
             Section(title="Conditions", checks=_conditions(claim, observed.now)),
         ),
     ).with_history(observed.history.events(claim.ref), decisions)

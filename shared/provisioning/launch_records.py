@@ -14,6 +14,7 @@ from shared.api.meta import EventReason
 from shared.api.nodepool import node_group_of
 from shared.api.pods import waited
 from shared.base.decision_log import LaunchRecord
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import MutableStruct
 from shared.cloud_provider import LaunchedInstance, LaunchFailure
 from shared.scheduling.state.daemonsets import may_be_ignored
@@ -129,6 +130,22 @@ def record_launches(
         },
     )
     put(record)
+
+
+def record_nominations(scheduled: Round, results: Iterable[LaunchResult], recorder: Recorder) -> None:
+    """Record on pods which of the NodeClaims that this round created, and that have an instance now, they get."""
+    created = {c.name for c in scheduled.created}
+    launched = {r.claim_name for r in results if isinstance(r, LaunchedInstance)} & created
+    nominated = {pod: claim for pod, claim in scheduled.nominated_claims.items() if claim in launched}
+    if not nominated:
+        return
+    pods = [p for p in scheduled.snapshot.pods if p.key in nominated and not p.spec.node_name][:_MAX_EVENTS]
+
+    def record(pod: Pod) -> None:
+        message = f"Pod should schedule on nodeclaim/{nominated[pod.key]}, which is launched for it"
+        recorder.record(pod.ref, "Normal", "Nominated", message)
+
+    in_threads(record, pods, threads=KUBERNETES_THREADS)
 
 
 def nominated_claims(decision: Decision, snapshot: Snapshot) -> dict[str, str]:

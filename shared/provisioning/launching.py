@@ -90,7 +90,7 @@ class Launcher(Struct, kw_only=True):
                 requests.append(request)
         if not requests:
             return ()
-        by_name = {r.claim.name: r.claim for r in requests}
+        by_name = {r.claim.name: r for r in requests}
         results = self.cloud_provider.create(requests, now=now, recorded=self._recorded_instances)
         in_threads(lambda r: self._record(by_name[r.claim_name], r, now), results, threads=KUBERNETES_THREADS)
         return results
@@ -137,11 +137,12 @@ class Launcher(Struct, kw_only=True):
         if conditions != claim.status.conditions:
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
 
-    def _record(self, claim: NodeClaim, result: LaunchResult, now: datetime) -> None:
+    def _record(self, request: LaunchRequest, result: LaunchResult, now: datetime) -> None:
         if isinstance(result, LaunchedInstance):
-            self._record_launch(claim, result, now)
+            self._record_launch(request.claim, result, now)
+            self.recorder.record(request.claim.ref, "Normal", "Launched", _launch_message(request, result))
         else:
-            self._record_failure(claim, result, now)
+            self._record_failure(request.claim, result, now)
 
     def _record_launch(self, claim: NodeClaim, launched: LaunchedInstance, now: datetime) -> None:
         """Labels first, Launched last: if the run dies in between, the next run repeats the launch."""
@@ -193,6 +194,17 @@ class Launcher(Struct, kw_only=True):
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
             return
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
+
+
+def _launch_message(request: LaunchRequest, launched: LaunchedInstance) -> str:
+    """What was launched, for how many pods, and out of what EC2 chose it."""
+    details = {
+        "planned at": f"${nodeclaim.planned_price(request.claim):.4f}/h",
+        "pods": len(planned_pods.planned_pods(request.claim)),
+        "instance types to choose from": len(request.instance_types),
+    }
+    instance = f"{launched.instance_type} {launched.capacity_type} in {launched.zone} at ${launched.price:.4f}/h"
+    return f"{instance} ({', '.join(f'{name} {detail}' for name, detail in details.items())})"
 
 
 def deleted_claims(claims: Iterable[NodeClaim], results: Iterable[LaunchResult]) -> list[NodeClaim]:

@@ -31,7 +31,13 @@ from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
 from shared.provisioning.features.doors import FEATURES
-from shared.provisioning.launch_records import ProvisioningReport, nominated_claims, record_launches, report_events
+from shared.provisioning.launch_records import (
+    ProvisioningReport,
+    nominated_claims,
+    record_launches,
+    record_nominations,
+    report_events,
+)
 from shared.provisioning.launching import Launcher, add_planned_pods, deleted_claims, unlaunched_claims
 from shared.provisioning.nodeclaim_creation import batch_launches, one_on_trial
 from shared.provisioning.round import Provisioning, Round, schedule_with
@@ -120,6 +126,7 @@ class Provisioner(Struct, kw_only=True):
             report_events(round_, self.recorder, self.logger)
             claims = (*round_.unlaunched, *round_.created)
             results = launcher.launch(claims, round_.resolved_pools, round_.snapshot.node_classes)
+            record_nominations(round_, results, self.recorder)
             if names.LAST_HOUR in round_.lease_annotations:
                 provisioning.not_launched.extend(deleted_claims(claims, results))
             provisioning.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))

@@ -10,6 +10,7 @@ import pytest
 
 from cli.demo.faults import Fault
 from shared.disruption.command import EMPTY
+from tests.e2e.world_state import events
 
 if TYPE_CHECKING:
     from tests.e2e.cli.conftest import Shell
@@ -67,6 +68,17 @@ def test_a_nodeclaim_is_explained_in_each_step(shell: Shell) -> None:
     result = shell.tenon("explain", "nodeclaim", name)
     assert result.lines[0] == f"NodeClaim {name} is not registered"
     assert "it times out in 14m" in result.lines[1]
+    choice = next(s for s in shell.tenon("explain", "nc", name, "--json").json["checks"] if "why" in s["about"].lower())
+    why = {c["what"]: c["detail"] for c in choice["checks"]}
+    assert why["needed"].startswith("1 pod with requests of cpu 1")
+    assert re.match(r"\$[\d.]+/h, the cheapest of \d+ instance types that suit", why["planned"])
+    assert re.search(r"\d+ offerings too small \(such as \S+ spot\)", why["cheaper"])
+    bought = r"\S+ spot in us-east-1\w at \$[\d.]+/h"
+    launched = rf"{bought} \(planned at \$[\d.]+/h, pods 1, instance types to choose from \d+\)"
+    (event,) = events(world, "Launched", kind="NodeClaim")
+    assert re.match(launched, event["message"])
+    (nominated,) = events(world, "Nominated", kind="Pod")
+    assert nominated["message"] == f"Pod should schedule on nodeclaim/{name}, which is launched for it"
     world.run_until_idle()
     assert shell.tenon("explain", f"nc/{name}").lines[0] == f"NodeClaim {name} is initialized"
     missing = shell.tenon("explain", "nodeclaim", "nope")
