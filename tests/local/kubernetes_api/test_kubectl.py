@@ -7,11 +7,12 @@ import os
 import shutil
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from local.kubernetes import kinds
+from local.kubernetes.apiserver.server import ADMIN_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,39 @@ def test_custom_kinds_are_applied_validated_and_printed(kubectl: Callable[..., s
     assert 'unknown field "spec.wieght"' in output
     assert kubectl("get", "wd").split()[:8] == ["NAME", "WEIGHT", "READY", "w", "3"]
     assert "weight" in kubectl("explain", "widget.spec")
+
+
+def test_objects_are_sorted_by_a_field_of_theirs(cluster: Cluster, kubectl: Callable[..., str]) -> None:
+    for number, second in ((1, 30), (2, 10), (3, 20)):
+        involved = {"kind": "Pod", "name": f"pod-{number}", "namespace": "default"}
+        at = f"2026-01-01T00:00:{second}Z"
+        event = {"metadata": {"name": f"e{number}"}, "involvedObject": involved, "lastTimestamp": at, "reason": "R"}
+        cluster.store.create(kinds.EVENTS, event, namespace="default")
+    shown = kubectl("get", "events", "--sort-by=.lastTimestamp").splitlines()
+    assert [line.split()[-1] for line in shown[1:]] == ["pod/pod-2", "pod/pod-3", "pod/pod-1"]
+    assert "pod/pod-2" in kubectl("get", "event", "e2", "--sort-by=.lastTimestamp")
+    for name, node in (("x", "n2"), ("y", "n1")):
+        cluster.pod(name, node=node)
+    pods = kubectl("get", "pods", "--sort-by={.spec.nodeName}").splitlines()
+    assert [line.split()[0] for line in pods[1:]] == ["y", "x"]
+
+
+def test_rows_have_as_much_of_objects_as_is_asked_for(cluster: Cluster) -> None:
+    cluster.pod("a", node="n1")
+
+    def first_row(include: str) -> Any:
+        path = f"/api/v1/namespaces/default/pods?includeObject={include}"
+        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        url = cluster.server.url + path
+        return cluster.client.rest_client.pool_manager.request(
+            "GET", url, headers={**headers, "Authorization": f"Bearer {ADMIN_TOKEN}"}
+        ).json()
+
+    assert first_row("None")["rows"][0]["object"] is None
+    assert set(first_row("Metadata")["rows"][0]["object"]) == {"kind", "apiVersion", "metadata"}
+    assert first_row("Object")["rows"][0]["object"]["spec"]["nodeName"] == "n1"
+    refused = first_row("All")
+    assert (refused["reason"], refused["message"]) == ("BadRequest", 'unrecognized includeObject value: "All"')
 
 
 def test_get_prints_the_usual_columns(cluster: Cluster, kubectl: Callable[..., str]) -> None:
