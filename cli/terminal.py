@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType, RenderResult
     from rich.segment import Segment
 
-PLAIN_WIDTH = 160
-"""Columns of output that goes to a file or a pipe; tables there are as wide as their cells."""
 _UNBOUNDED = 10_000
+"""Columns of output that goes to a file or a pipe: lines are as long as they are, so that nothing is cut or wrapped."""
 _TEXT_WIDTHS = (24, 40)
 """A column of sentences, which are wrapped between words, is as wide as its longest word, but within these widths."""
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
@@ -48,23 +47,25 @@ class SafeConsole(Console):
 
 
 class _Plain(SafeConsole):
-    """For files and pipes: without trailing blanks."""
+    """For files and pipes: without a width, colours and trailing blanks."""
 
     def print(self, *objects: Any, **options: Any) -> None:  # noqa: ANN401 (as rich has it)
-        """Print without trailing blanks; only tables are fitted to the width."""
-        if objects and isinstance(objects[0], Table):
-            options.setdefault("width", _UNBOUNDED)
-        else:
-            options.setdefault("soft_wrap", True)
+        """Print without trailing blanks."""
+        options.setdefault("soft_wrap", True)
         with self.capture() as captured:
             super().print(*objects, **options)
         self.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
-def console() -> Console:
-    """Standard output: as wide as the terminal, or plain and wide in files and pipes."""
-    terminal = SafeConsole()
-    return terminal if terminal.is_terminal else _Plain(width=PLAIN_WIDTH, no_color=True)
+def console(*, stderr: bool = False, markup: bool = False) -> Console:
+    """Standard output, or standard error: as wide as the terminal, or plain in files and pipes.
+
+    ``markup``: only for texts of ours.
+    """
+    terminal = SafeConsole(stderr=stderr, markup=markup)
+    if terminal.is_terminal:
+        return terminal
+    return _Plain(stderr=stderr, markup=markup, width=_UNBOUNDED, no_color=True)
 
 
 class FittedTable(Table):

@@ -41,8 +41,6 @@ _FRAMES_PER_SECOND = 8
 _FIRST_WATCH = timedelta(minutes=3)
 _PROGRESS_SECONDS = 10.0
 """Seconds of real time between lines of progress on stderr."""
-_PLAIN_WIDTH = 140
-"""Columns of text that goes to a file or a pipe."""
 
 
 class Demo:
@@ -278,9 +276,7 @@ class Demo:
 
 def run(request: DemoRequest) -> int:
     """Run a demo; the exit code."""
-    console = terminal.SafeConsole(stderr=request.only_json, markup=True)
-    if not console.is_terminal:
-        console = terminal.SafeConsole(stderr=request.only_json, markup=True, width=_PLAIN_WIDTH)
+    console = terminal.console(stderr=request.only_json, markup=True)
     errors = terminal.SafeConsole(stderr=True)
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         # SIGINT too: a shell that starts the demo in the background makes it ignore SIGINT.

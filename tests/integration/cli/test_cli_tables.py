@@ -6,7 +6,9 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.text import Text
 
 from cli import terminal
 from tests.e2e.conftest import MANIFESTS
@@ -59,3 +61,24 @@ def test_piped_output_is_whole_whatever_the_terminal(
     assert "c6gd.12xlarge" in {line.split()[0] for line in listed if line.strip()}
     assert "spot from" in listed[1]
     assert not [line for line in (*plan.lines, *listed) if "…" in line or "too narrow" in line]
+
+
+def test_sentences_and_names_longer_than_any_terminal_are_one_line_in_files_and_pipes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sentence, name = "a reason of many words " * 30, "n" * 300
+    console = terminal.console()
+    grid = terminal.table("node", "message", text=("message",), optional=("node",))
+    grid.add_row("", name, sentence)
+    console.print(grid)
+    console.print(Group(Text("title"), grid))
+    console.print(Padding(Text(sentence), (0, 0, 0, 2), expand=False))
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "node message",
+        f"{name} {sentence.strip()}",
+        "title",
+        "node message",
+        f"{name} {sentence.strip()}",
+        sentence.strip(),
+    ]
