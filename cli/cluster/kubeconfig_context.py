@@ -53,6 +53,15 @@ def resolve_named(reference: ClusterReference) -> ClusterReference:
     return resolved
 
 
+def context_names() -> list[str]:
+    """The names of the kubeconfig's contexts; none if it can't be read."""
+    try:
+        contexts, _ = list_kube_config_contexts(config_file=os.environ.get("KUBECONFIG") or None)
+    except (ConfigException, *MALFORMED):
+        return []
+    return [context["name"] for context in contexts]
+
+
 def _context(name: str) -> dict[str, Any]:
     """The kubeconfig's context of that name, or the current one; empty if there is none."""
     try:

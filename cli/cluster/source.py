@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.cluster import completion
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,14 @@ File = Annotated[
         "- is standard input; repeatable.",
     ),
 ]
-Context = Annotated[str, typer.Option(metavar="NAME", help="The kubeconfig context; default: the current one.")]
+Context = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The kubeconfig context; default: the current one.",
+        autocompletion=completion.contexts,
+    ),
+]
 Cluster = Annotated[
     str,
     typer.Option(
@@ -39,7 +48,14 @@ Aws = Annotated[
     ),
 ]
 Namespace = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace of namespaced objects.")
+    str,
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The namespace of namespaced objects.",
+        autocompletion=completion.namespaces,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.cluster import source
+from cli.cluster import completion, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.command_help import examples
 from cli.errors import UsageError, errors_as_one_line
@@ -24,9 +24,22 @@ _KINDS = {
 _NAMESPACED = {"pod", "buffer"}
 
 
-def _complete_kind(incomplete: str) -> list[str]:
+def _complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
+    kind, slash, name = incomplete.partition("/")
+    if slash:
+        return [f"{kind}/{word}" for word in _names(ctx, kind, name)]
     kinds = ("pod", "node", "nodepool", "nodeclaim", "nodegroup", "nodeoverlay", "buffer")
     return [k for k in kinds if k.startswith(incomplete)]
+
+
+def _complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names(ctx, str(ctx.params.get("kind") or ""), incomplete)
+
+
+def _names(ctx: typer.Context, kind: str, incomplete: str) -> list[str]:
+    namespace, slash, name = incomplete.rpartition("/")
+    words = completion.objects_of(ctx, _KINDS.get(kind.lower(), ""), namespace=namespace)
+    return [f"{namespace}{slash}{word}" for word in words if word.startswith(name)]
 
 
 Kind = Annotated[
@@ -38,7 +51,12 @@ Kind = Annotated[
     ),
 ]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The object's name; for a pod or buffer also NAMESPACE/NAME.")
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The object's name; for a pod or buffer also NAMESPACE/NAME.",
+        autocompletion=_complete_name,
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.cluster import source
+from cli.cluster import completion, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.command_help import examples
 from cli.errors import errors_as_one_line
@@ -32,6 +32,7 @@ NodePools = Annotated[
         "-p",
         metavar="NAMES",
         help="Only nodes of these NodePools (or node groups), separated by commas; repeatable.",
+        autocompletion=completion.node_pools,
     ),
 ]
 Filters = Annotated[

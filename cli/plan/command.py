@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.cluster import source
+from cli.cluster import completion, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.command_help import examples
 from cli.errors import errors_as_one_line
@@ -20,6 +20,7 @@ WhatIf = Annotated[
         help="Plan for another number of replicas, deployment/web=50 (also statefulset/, replicaset/; "
         "NAMESPACE/NAME or --namespace), or with a file's NodePools or NodeOverlays, nodepool=FILE or "
         "nodeoverlay=FILE; repeatable.",
+        autocompletion=completion.changes,
     ),
 ]
 Without = Annotated[
