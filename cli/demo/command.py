@@ -38,6 +38,14 @@ Faults = Annotated[
         "throttle=OPERATION:N (N calls are throttled, such as CreateFleet:4); repeatable.",
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-c",
+        metavar="KEY=VALUE",
+        help="A setting of the deployment, as in cdk deploy -c: nodeGroups=on, standby=on, relay=webhook; repeatable.",
+    ),
+]
 Region = Annotated[str, typer.Option(metavar="REGION", help="The AWS Region to simulate.")]
 Seed = Annotated[
     int, typer.Option(metavar="NUMBER", help="The seed of delays and prices; the same seed repeats the run.")
@@ -78,6 +86,7 @@ OnlyJson = Annotated[bool, typer.Option("--json", help="Print only the result, a
     "tenon demo --manifest team1.yaml --manifest spot-default.yaml --rest 30",
     "tenon demo --interrupt spot=all",
     "tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4",
+    "tenon demo -c standby=on --manifest standby.yaml",
     "tenon demo --hostile",
     "tenon demo --keep",
     "tenon demo --report run.html",
@@ -93,6 +102,7 @@ def demo(
     record: Record = None,
     report_to: Report = None,
     *,
+    settings: Settings = None,
     kubeconfig: Kubeconfig = None,
     allow_nodes: AllowNodes = False,
     allow_pending: AllowPending = False,
@@ -111,19 +121,22 @@ def demo(
         from cli.cluster import regions
         from cli.demo.faults import Fault
         from cli.demo.interruptions import Interrupt
-        from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale
+        from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale, context_of
         from cli.demo.runner import run
 
     if rest is not None and not 0 < rest <= _MAX_REST:
         raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")
     if hostile and kubeconfig is not None:
         raise typer.BadParameter("--hostile needs the embedded cluster, so it can't be combined with --kubeconfig")
+    if settings and kubeconfig is not None:
+        raise typer.BadParameter("-c needs the embedded cluster, so it can't be combined with --kubeconfig")
     try:
         request = DemoRequest(
             manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
             scales=tuple(Scale.parse(s) for s in scale or ()),
             interrupt=None if interrupt is None else Interrupt.parse(interrupt),
             faults=tuple(Fault.parse(f) for f in fault or ()),
+            settings=context_of(settings or ()),
             hostile=hostile,
             rest=None if rest is None else timedelta(minutes=rest),
             keep=keep,

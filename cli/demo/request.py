@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
 from cli.report import charts
+from infra.options import context_keys, stack_options
+from infra.options.rules import OptionError
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from cli.demo.faults import Fault
@@ -77,7 +79,7 @@ class DemoRequest(Struct, kw_only=True):
 
     ``rest`` is how long each step may take at most, in cluster time; None: until the cluster is idle. ``kubeconfig`` is
     that of a throw-away cluster to run in, in real time; ``allow_nodes``: it may have nodes of its own.
-    ``allow_pending``: pods that stay pending are no failure.
+    ``allow_pending``: pods that stay pending are no failure. ``settings`` are the deployment's, by key.
     """
 
     manifests: tuple[str, ...] = (DEFAULT_MANIFEST,)
@@ -96,6 +98,7 @@ class DemoRequest(Struct, kw_only=True):
     kubeconfig: Path | None = None
     allow_nodes: bool = False
     allow_pending: bool = False
+    settings: Mapping[str, str] = {}
     record: Path | None = None
     report: Path | None = None
 
@@ -158,6 +161,23 @@ def _replicas(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
         and obj.get("metadata", {}).get("name")
         and obj["metadata"].get("namespace", "default") == "default"
     }
+
+
+def context_of(settings: Sequence[str]) -> dict[str, str]:
+    """The settings of ``-c KEY=VALUE`` options by key.
+
+    Raises:
+        UsageError: one isn't a setting, or has an invalid value.
+    """
+    try:
+        context = context_keys.given(settings)
+        stack_options.parse({"relay": "function", **context}, cluster="demo")
+    except OptionError as error:
+        raise UsageError(str(error)) from error
+    unfit = [key for key in ("fleet", "mode") if key in context]
+    if unfit:
+        raise UsageError(f"-c {unfit[0]}: the demo has one cluster, whose Tenon is active")
+    return context
 
 
 def load_manifest(manifest: str, *, cluster: str) -> list[dict[str, Any]]:

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 _FRAMES_PER_SECOND = 8
 _FIRST_WATCH = timedelta(minutes=3)
+_RELAYS = {
+    "function": "whose relay is a function",
+    "pod": "whose relay is a pod",
+    "webhook": "with a webhook instead of the relay",
+}
 _PROGRESS_SECONDS = 10.0
 """Seconds of real time between lines of progress on stderr."""
 
@@ -90,7 +95,7 @@ class Demo:
             options = real_cluster.options(request.kubeconfig, allow_nodes=request.allow_nodes)
             return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
         start = kept_world.start() if request.keep else None
-        options = Options(elapsed=request.elapsed, context={"relay": "function"}, start=start)
+        options = Options(elapsed=request.elapsed, context={"relay": "function", **request.settings}, start=start)
         if request.hostile:
             options = with_fields(options, hostility=Hostility(boot_failures=1))
         return World(cluster=request.cluster, region=request.region, seed=request.seed, options=options)
@@ -132,18 +137,24 @@ class Demo:
                 "Time is real; machines boot in 10 to 15 s.\n"
             )
             return
+        settings = escape("".join(f" -c {key}={value}" for key, value in self._request.settings.items()))
+        relay = _RELAYS[self._request.settings.get("relay", "function")]
         self._print(
             f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: an embedded "
-            "Kubernetes API, and moto as AWS with\nthe stack of `cdk deploy`, whose relay is a function. Work takes "
+            f"Kubernetes API, and moto as AWS with\nthe stack of `cdk deploy{settings}`, {relay}. Work takes "
             "its time on the cluster's clock,\nwaiting is skipped. Times are minutes and seconds of that clock.\n"
         )
 
     def _apply(self, world: World, objects: Sequence[dict[str, Any]]) -> None:
         for obj in objects:
+            name = obj.get("metadata", {}).get("name", "?")
+            if not _is_served(world, obj):
+                unknown = escape(f"{obj['kind']} {name}")
+                self._print(f"[dim]left out[/dim] {unknown}: the cluster has no such kind")
+                continue
             try:
                 world.apply(obj)
             except ApiError as error:
-                name = obj.get("metadata", {}).get("name", "?")
                 raise UsageError(
                     f"the API server rejects {obj.get('kind', 'an object')} {name}: {error.message}"
                 ) from error
@@ -272,6 +283,15 @@ class Demo:
     def _print(self, text: str) -> None:
         if not self._request.only_json:
             self._console.print(text, highlight=False, soft_wrap=True)
+
+
+def _is_served(world: World, obj: dict[str, Any]) -> bool:
+    """Whether the API server has the object's kind; it may have its CustomResourceDefinition from another manifest."""
+    try:
+        world.store.kind(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
+    except ApiError:
+        return False
+    return True
 
 
 def run(request: DemoRequest) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,17 @@ def test_the_text_shows_events_and_has_no_json() -> None:
     assert "{" not in done.stdout
     assert "Not as requested" not in done.stdout
     assert "\x1b[" not in done.stdout
+
+
+def test_settings_of_a_deployment_and_kinds_that_the_cluster_lacks(tmp_path: Path) -> None:
+    scaled = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "over"}}
+    manifest = tmp_path / "keda.yaml"
+    manifest.write_text(yaml.safe_dump(scaled))
+    done = demo("-c", "standby=on", "--manifest", "v1.yaml", "--manifest", "standby.yaml", "--manifest", str(manifest))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "`cdk deploy -c standby=on`, whose relay is a function" in done.stdout
+    assert "left out ScaledObject over: the cluster has no such kind" in done.stdout
+    assert len(re.findall(r"^ip-\S+ +bursts +m5.large .* standby$", done.stdout, re.MULTILINE)) == 2
 
 
 def mix(path: Path, count: int) -> str:

@@ -31,6 +31,10 @@ def demo(*arguments: str) -> CommandResult:
         (["--scale", "deflate=1"], "inflate"),
         (["--scale", "web-*=1"], "inflate"),
         (["--rest", "0"], "--rest 0"),
+        (["-c", "standbi=on"], "standby"),
+        (["-c", "standby=maybe"], "-c standby=maybe"),
+        (["-c", "mode=shadow"], "-c mode: the demo has one cluster"),
+        (["-c", "standby=on", "--kubeconfig", "kind.yaml"], "-c needs the embedded cluster"),
     ],
 )
 def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -> None:
