@@ -23,6 +23,8 @@ _POLL_SECONDS = 0.002
 _MAX_WAIT_SECONDS = 0.2
 """The longest wait in real time, so that the loop sees changes from outside."""
 _REAL_TIME_STEP = timedelta(seconds=1)
+_OVERRUN = timedelta(minutes=1)
+"""How long after its end a run still does what is due: where calls take long, something always is."""
 _MIN_WAIT_SECONDS = 0.02
 """The shortest wait in real time, so that the loop leaves the processor to the threads that wake it."""
 
@@ -115,8 +117,8 @@ class EventLoop:
 
     def _advance(self, condition: Callable[[], bool], end: datetime) -> bool:
         """Settle, then move to the next due time, at most to the end. True as soon as the condition holds."""
-        if self.settle(condition):
-            return True
+        if self.settle(lambda: condition() or self._clock.now() > end + _OVERRUN):
+            return condition()
         due = [time for actor in self._actors if (time := actor.due()) is not None]
         upcoming = min((time for time in due if time > self._settled_at), default=end)
         if not self._skips_waiting:

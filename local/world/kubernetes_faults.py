@@ -1,6 +1,7 @@
 """Faults at requests to the Kubernetes API: crashes of the caller; errors, delays and lost connections at the server.
 
-Functions' requests also take time here, as those to AWS do (local/aws/latencies.py).
+Functions' requests also take time here, as those to AWS do (local/aws/latencies.py). A function waits itself for an
+answer that is delayed: threads that wait at the same time then wait together, and it can end at its timeout.
 
 A server can only drop a connection, which a client survives. A crash must occur in the process that sends the request.
 """
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from local.kubernetes.apiserver.http import Request
 
 
+_CALLER_WAITS, _DELAY = "x-caller-waits", "x-delay"
+"""Headers of a function's request, and of the answer: the seconds that its caller waits."""
+
+
 @contextlib.contextmanager
 def kubernetes_requests(faults: Faults, latencies: Latencies | None) -> Iterator[None]:
     """While entered, functions' requests take time, and faults for a function (not for its client) can crash it."""
@@ -49,10 +54,15 @@ def kubernetes_requests(faults: Faults, latencies: Latencies | None) -> Iterator
         fault = fault or Fault()
         if fault.crash == "before":
             raise Crash(f"before {method} {url}")
+        timeout = TIMEOUT.get()
+        if timeout is not None:
+            kwargs["headers"] = {**kwargs.get("headers", {}), _CALLER_WAITS: "true"}
         response = send(client, method, url, *args, **kwargs)
         with contextlib.ExitStack() as process:
             process.callback(response.response.close)  # its sockets end with it
-            if latencies is not None and (timeout := TIMEOUT.get()) is not None:
+            if timeout is not None and (delay := response.headers.get(_DELAY)):
+                timeout.wait(float(delay))
+            if latencies is not None and timeout is not None:
                 timeout.wait(latencies.next("kubernetes", method, {}))
             invocation_timeout.check()
             if fault.crash == "after":
@@ -86,8 +96,14 @@ class ServerFaults:
         )
         if fault is None:
             return None
+        if fault.delay and _CALLER_WAITS in request.headers and not fault.disconnect:
+            answer = self._answer(request, fault) or self._serve(request)
+            return with_fields(answer, headers=(*answer.headers, (_DELAY, str(fault.delay))))
         if fault.delay:
             self._sleep(fault.delay)
+        return self._answer(request, fault)
+
+    def _answer(self, request: Request, fault: Fault) -> Response | None:
         if fault.disconnect == "after":
             self._serve(request)
         if fault.disconnect:
