@@ -151,11 +151,11 @@ class CommandExecutor(Struct, kw_only=True):
             self.logger.info("Removing a standby node", extra={"nodeclaim": claim.name, "why": removal.message})
             writes.delete(self.client, resources.NODE_CLAIMS, claim)
 
-    def process_queue(self, state: DisruptionState) -> tuple[int, bool]:
+    def process_queue(self, state: DisruptionState) -> tuple[int, datetime | None]:
         """Delete claims whose replacements are initialized, and roll back failed commands.
 
-        Returns how many claims were deleted, and whether others wait for replacements. Where a NodePool is paused
-        or a zone shifted away, nothing is deleted, neither now nor by a rollback.
+        Returns how many claims were deleted, and since when others wait for replacements (None: none does). Where a
+        NodePool is paused or a zone shifted away, nothing is deleted, neither now nor by a rollback.
         """
         snapshot, now = state.snapshot, state.now
         status = disruption_queue.queue_status(snapshot.node_claims, now=now, withdrawn=withdrawn(state))
@@ -167,7 +167,7 @@ class CommandExecutor(Struct, kw_only=True):
         completed = ((claim, entry) for claim, entry in status.completed if not _is_kept(claim, state))
         deleted = sum(self._delete(claim, entry) for claim, entry in completed)
         self.report.removed += deleted
-        return deleted, status.waiting
+        return deleted, status.waiting_since
 
     def _queue(self, claim: NodeClaim, entry: QueueEntry, grace_period: timedelta | None, now: datetime) -> None:
         with_entry = partial(disruption_queue.with_queue_entry, entry=entry, grace_period=grace_period)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from functions.disruption import requeue
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from shared.disruption.command import Command, MethodResult
     from shared.disruption.disruption_state import DisruptionState
 
-_QUEUE_INTERVAL = timedelta(seconds=5)
-"""How long after this reconcile the queue is processed again while claims wait for replacements."""
 _LEASE_ATTEMPTS = 6
 _LEASE_RETRY_SECONDS = 0.5
 
@@ -116,7 +113,7 @@ class DisruptionController:
         with self._wait_for_lease() as lease:
             cluster = self._state_reader.read(lease)
             self._executor.remove_standbys(cluster)
-            deleted, waiting = self._executor.process_queue(cluster.state)
+            deleted, waiting_since = self._executor.process_queue(cluster.state)
             state = write_conditions(self._client, cluster.state, logger=self._logger)
             state, results, claims = self._run_fast_methods(lease, state, cluster.budgets)
         if consolidate:
@@ -133,7 +130,7 @@ class DisruptionController:
         self._decisions.record_all_blocked(blocked, state.snapshot, now=self._runtime.now())
         self._decisions.record_warnings(warning for result in results for warning in result.warnings)
         report = self._executor.report
-        self._requeue(results, consolidated, waiting=waiting or report.replacements > 0)
+        self._requeue(results, consolidated, since=self._runtime.now() if report.replacements else waiting_since)
         return report
 
     def _run_fast_methods(
@@ -185,10 +182,13 @@ class DisruptionController:
             lease.check(cluster.budgets.record(command))
             return self._executor.start(command, cluster.state) or ()
 
-    def _requeue(self, results: Sequence[MethodResult], consolidated: MethodResult | None, *, waiting: bool) -> None:
+    def _requeue(
+        self, results: Sequence[MethodResult], consolidated: MethodResult | None, *, since: datetime | None
+    ) -> None:
+        """Look again when candidates become due, and while replacements are waited for, which exist ``since`` then."""
         times = [r.requeue_at for r in results if r.requeue_at is not None]
-        if waiting:
-            times.append(self._runtime.now() + _QUEUE_INTERVAL)
+        if since is not None:
+            times.append(requeue.next_round(self._runtime.now(), since=since))
         if times:
             self._requeue_sender.send_at(min(times), key=requeue.DUE_NODES)
         if consolidated is not None and consolidated.requeue_at is not None:

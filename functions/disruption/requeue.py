@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -11,7 +12,6 @@ from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
@@ -30,6 +30,22 @@ _MAX_DELAY_SECONDS = 90
 """A scheduled sweep runs before anything that is due later than this."""
 MAX_REQUEUES = 500
 _RECORD_TTL_SECONDS = 3600
+_ROUND, _LATE_ROUND = timedelta(seconds=5), timedelta(seconds=15)
+"""How often the queue is processed while claims wait for replacements, and for those that take unusually long."""
+_LATE = timedelta(minutes=2)
+
+
+def next_round(now: datetime, *, since: datetime) -> datetime:
+    """When the queue is processed next, if claims wait for replacements that exist ``since`` then.
+
+    It is at seconds that all chains share, so that any number of them become one.
+
+    >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    >>> [next_round(noon + timedelta(seconds=s), since=noon).second for s in (3, 5, 123)]
+    [5, 10, 15]
+    """
+    seconds = (_ROUND if now - since < _LATE else _LATE_ROUND).total_seconds()
+    return datetime.fromtimestamp((now.timestamp() // seconds + 1) * seconds, tz=UTC)
 
 
 class RequeueSender(Struct, kw_only=True):

@@ -54,11 +54,14 @@ class Rollback(Struct, kw_only=True):
 
 
 class QueueStatus(Struct, kw_only=True):
-    """``completed`` claims can be deleted now, ``rollbacks`` have failed; ``waiting``: some wait for replacements."""
+    """``completed`` claims can be deleted now, ``rollbacks`` have failed, the others wait for replacements.
+
+    ``waiting_since``: when the newest replacement that is waited for was created; None: no claim waits.
+    """
 
     completed: tuple[tuple[NodeClaim, QueueEntry], ...] = ()
     rollbacks: tuple[Rollback, ...] = ()
-    waiting: bool = False
+    waiting_since: datetime | None = None
 
 
 def queue_entry(claim: NodeClaim) -> QueueEntry | None:
@@ -135,7 +138,7 @@ def queue_status(
     by_name = {c.name: c for c in claims}
     completed: list[tuple[NodeClaim, QueueEntry]] = []
     rollbacks: list[Rollback] = []
-    waiting = False
+    since: list[datetime] = []
     for claim in sorted((c for c in by_name.values() if is_queued(c)), key=lambda c: c.name):
         entry = queue_entry(claim)
         if entry is None or not entry.replacements:
@@ -148,8 +151,10 @@ def queue_status(
         elif all(_is_initialized(by_name[name]) for name in entry.replacements):
             completed.append((claim, entry))
         else:
-            waiting = True
-    return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting=waiting)
+            created = (by_name[name].metadata.creation_timestamp or now for name in entry.replacements)
+            since.append(max(created))
+    waiting_since = max(since, default=None)
+    return QueueStatus(completed=tuple(completed), rollbacks=tuple(rollbacks), waiting_since=waiting_since)
 
 
 def _withdrawal(claim: NodeClaim, entry: QueueEntry, withdrawn: Mapping[str, str]) -> Rollback | None:

@@ -45,7 +45,7 @@ def test_a_claim_is_deleted_when_all_replacements_are_initialized(cluster: Clust
     up = cluster.claims[1]
     cluster.claims[1] = starting(up)
     result = disruption_queue.queue_status(cluster.claims, now=NOW)
-    assert (result.completed, result.rollbacks, result.waiting) == ((), (), True)
+    assert (result.completed, result.rollbacks, result.waiting_since is not None) == ((), (), True)
     cluster.claims[1] = up
     result = disruption_queue.queue_status(cluster.claims, now=NOW)
     assert [c.name for c, _ in result.completed] == ["claim-old"]
@@ -58,7 +58,7 @@ def test_a_late_replacement_rolls_the_command_back_after_ten_minutes_and_stays(c
     marked(cluster, "claim-new")
     cluster.claims[1] = starting(cluster.claims[1])
     in_time = disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=10))
-    assert (in_time.rollbacks, in_time.waiting) == ((), True)
+    assert (in_time.rollbacks, in_time.waiting_since is not None) == ((), True)
     (undone,) = disruption_queue.queue_status(cluster.claims, now=NOW + timedelta(minutes=10, seconds=1)).rollbacks
     assert undone.surplus == ()
     assert "within 10 minutes" in undone.why
