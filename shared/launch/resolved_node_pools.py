@@ -30,6 +30,7 @@ from shared.instance_types import allocatable, withheld_offerings
 from shared.instance_types.instance_type import met
 from shared.instance_types.provider import list_instance_types, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import spot_risk
+from shared.instance_types.unavailable_offerings import with_quotas
 from shared.launch import boot_failures
 from shared.launch.node_class.free_addresses import short_for, short_zones
 from shared.launch.node_class.status import resolve
@@ -169,7 +170,7 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
                     inputs.catalog,
                     node_class,
                     zones={s.zone for s in node_class.status.subnets},
-                    unavailable=inputs.conditions.unavailable,
+                    unavailable=with_quotas(inputs.conditions.unavailable, inputs.catalog),
                     observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class)
                     if snapshot.node_claims
                     else {},

@@ -25,6 +25,7 @@ from shared.api.nodeclass import ResolvedAMI
 from shared.base.aws import error_code
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
+from shared.instance_types.unavailable_offerings import beyond_quota, is_of_quota, quota_of
 from shared.launch import launch_template
 from shared.launch.fleet import errors
 from shared.launch.fleet.overrides import Override, offering_labels
@@ -223,7 +224,16 @@ def _unavailable(entry: Mapping[str, Any], plan: FleetPlan) -> tuple[OfferingKey
     if code == _FULL_SUBNET:
         full = {override.subnet.id for override in overrides}
         overrides = [override for override in plan.overrides if override.subnet.id in full]
-    return tuple(override.offering_key for override in overrides)
+    keys = tuple(override.offering_key for override in overrides)
+    return (*keys, *_beyond_quota(overrides)) if errors.is_of_vcpu_quota(code) else keys
+
+
+def _beyond_quota(overrides: Sequence[Override]) -> tuple[OfferingKey, ...]:
+    """What the quota of the overrides has no room for; nothing if it isn't plain which quota it is."""
+    if len({quota_of(override.instance_type.name) for override in overrides}) != 1:
+        return ()
+    smallest = min(overrides, key=lambda override: override.vcpus)
+    return (beyond_quota(smallest.offering.capacity_type, smallest.instance_type.name, smallest.vcpus),)
 
 
 def assign_response(plan: FleetPlan, response: FleetResponse, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
@@ -301,6 +311,7 @@ def _not_launched(claim: NodeClaim, response: FleetResponse, plan: FleetPlan) ->
 
 
 def _first_few(offerings: Sequence[OfferingKey]) -> str:
+    offerings = [offering for offering in offerings if not is_of_quota(offering)]
     named = [f"{instance_type} in {zone}" for _, instance_type, zone in offerings[:3]]
     return ", ".join(named) + (f" and {len(offerings) - len(named)} more" if len(offerings) > len(named) else "")
 

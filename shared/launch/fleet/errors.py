@@ -50,6 +50,8 @@ _QUOTAS = frozenset(
     }
 )
 """Quotas that differ by capacity type or instance family."""
+_VCPU_QUOTAS = frozenset({"InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
+"""Quotas of vCPUs, which all types of some families share."""
 SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 """The account has no service-linked role for spot instances, and the function may not create it."""
 _OTHER_OFFERINGS_HELP = frozenset(
@@ -246,6 +248,15 @@ def is_lasting(result: LaunchResult) -> bool:
     return (
         isinstance(result, LaunchFailure) and result.kind == "capacity" and result.reason not in NO_CAPACITY | _QUOTAS
     )
+
+
+def is_of_vcpu_quota(code: str) -> bool:
+    """Whether the error holds for every type of the quota that is as large, or larger.
+
+    >>> is_of_vcpu_quota("VcpuLimitExceeded"), is_of_vcpu_quota("InsufficientInstanceCapacity")
+    (True, False)
+    """
+    return code in _VCPU_QUOTAS
 
 
 def is_of_capacity_type(code: str) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from shared.api import labels
 from shared.api.devices import GPU_RESOURCES, NEURON
 from shared.api.nodeclass import CAPACITY_BLOCK, INTERRUPTIBLE
+from shared.api.quantity import CPU
 from shared.base.struct import Struct, with_fields
 from shared.instance_types.instance_type import (
     RESERVATION_INTERRUPTIBLE,
@@ -22,6 +23,7 @@ from shared.instance_types.instance_type import (
 )
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.spot_risk import price_factor
+from shared.instance_types.unavailable_offerings import is_covered
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ A launch without capacity of one type tries the next, if the NodeClaims allow it
 NARROW_WIDTH = 0.015
 """How much more than the least expected price an override of the first spot request may cost, as a share of it."""
 
+_MILLI = 1000
 _RESERVATION_KINDS = ("", CAPACITY_BLOCK, INTERRUPTIBLE)
 _EXOTIC_RESOURCES = frozenset({*GPU_RESOURCES.values(), NEURON})
 
@@ -57,6 +60,11 @@ class Override(Struct, kw_only=True):
     def offering_key(self) -> OfferingKey:
         """The offering as unavailable offerings are stored."""
         return (self.offering.capacity_type, self.instance_type.name, self.offering.zone)
+
+    @property
+    def vcpus(self) -> int:
+        """The vCPUs that EC2's quotas count."""
+        return self.instance_type.capacity.get(CPU, 0) // _MILLI
 
 
 class FleetPlan(Struct, kw_only=True):
@@ -140,8 +148,13 @@ def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost:
 
 
 def without_unavailable(plan: FleetPlan, unavailable: Collection[OfferingKey]) -> FleetPlan | None:
-    """The plan without these offerings; None if none remains."""
-    remaining = tuple(o for o in plan.overrides if o.offering_key not in unavailable)
+    """The plan without these offerings, and those of their quotas; None if none remains."""
+    remaining = tuple(
+        o
+        for o in plan.overrides
+        if o.offering_key not in unavailable
+        and not is_covered(o.offering.capacity_type, o.instance_type.name, o.vcpus, unavailable)
+    )
     return with_fields(plan, overrides=remaining) if remaining else None
 
 

@@ -301,13 +301,21 @@ def test_a_claim_that_requests_efa_gets_its_adapters(account: Account) -> None:
     assert "SecurityGroupIds" not in data
 
 
-@pytest.mark.parametrize("code", ["MaxSpotInstanceCountExceeded", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"])
-def test_an_error_about_spot_is_followed_by_on_demand_at_once(account: Account, types: Types, code: str) -> None:
-    account.fleets.errors_to_return = [(code, "No spot instances")] * 2
+@pytest.mark.parametrize(
+    ("code", "calls", "also"),
+    [
+        ("MaxSpotInstanceCountExceeded", 1, "standard>=2"),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", 2, "m6g.large"),
+    ],
+)
+def test_an_error_about_spot_is_followed_by_on_demand_at_once(
+    account: Account, types: Types, code: str, calls: int, also: str
+) -> None:
+    account.fleets.errors_to_return = [(code, "No spot instances")] * calls
     (launched,) = account.launch([account.claim("web", SPOT_OR_NOT)], types)
     assert isinstance(launched, LaunchedInstance)
     assert launched.capacity_type == "on-demand"
     assert {(capacity_type, name) for capacity_type, name, _ in launched.unavailable} == {
         ("spot", "m5.large"),
-        ("spot", "m6g.large"),
+        ("spot", also),
     }
