@@ -26,7 +26,7 @@ from shared.cloud_provider import instance_id
 from shared.disruption.budgets import allowed_by_budgets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
@@ -174,20 +174,28 @@ class _Planner(MutableStruct, dict=True):
 
 
 def _share_allowed(snapshot: Snapshot, now: datetime) -> dict[str, int]:
-    """By NodePool, how many more nodes may be drained that EC2 doesn't confirm.
+    """By NodePool, how many more nodes may be drained that EC2 doesn't confirm; announced drains are in progress."""
 
-    A tenth, at least one, less those in progress. A NodeClaim that isn't initialized yet is in progress too, so a wave
-    stops while replacements don't start.
+    def is_announced(claim: NodeClaim) -> bool:
+        return _is_at_risk(claim, now) or _annotated_time(claim, MAINTENANCE) is not None
+
+    return share_allowed(snapshot.node_claims, counts=is_announced)
+
+
+def share_allowed(claims: Iterable[NodeClaim], *, counts: Callable[[NodeClaim], bool]) -> dict[str, int]:
+    """By NodePool, how many more nodes may be drained because of messages alone.
+
+    A tenth, at least one, less those in progress: deleted NodeClaims that ``counts`` says are, and those that aren't
+    initialized yet, so a wave stops while replacements don't start.
     """
     total: dict[str, int] = {}
     in_progress: dict[str, int] = {}
-    for claim in snapshot.node_claims:
+    for claim in claims:
         pool = claim.metadata.labels.get(names.NODEPOOL, "")
         total[pool] = total.get(pool, 0) + 1
         deleting = claim.metadata.deletion_timestamp is not None
         starting = not deleting and not is_true(claim.status.conditions, nodeclaim.INITIALIZED)
-        is_announced = _is_at_risk(claim, now) or _annotated_time(claim, MAINTENANCE) is not None
-        if starting or (deleting and is_announced):
+        if starting or (deleting and counts(claim)):
             in_progress[pool] = in_progress.get(pool, 0) + 1
     return {pool: max(1, count // _POOL_FRACTION) - in_progress.get(pool, 0) for pool, count in total.items()}
 

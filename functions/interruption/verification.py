@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functions.interruption.deadline import is_terminated_by_tenon
+from functions.interruption.early_drains import share_allowed
+from shared.api import labels as names
 from shared.api.standby import standby_state
-from shared.base.struct import Struct
+from shared.base.struct import MutableStruct, Struct
 from shared.cloud_provider import instance_id
 from shared.interruptions.event_verification import SPOT_STATUS_LAG, Verdict, verify
 from shared.interruptions.instance_lookup import instance_facts
@@ -49,7 +51,7 @@ class VerifiedEvent(Struct, kw_only=True):
         return self.message.event.notice
 
 
-class Verification(Struct, kw_only=True):
+class Verification(MutableStruct, kw_only=True):
     """Verifies the events of one invocation, and counts in the report those that are dropped."""
 
     node_claims: NodeClaimLookup
@@ -57,6 +59,7 @@ class Verification(Struct, kw_only=True):
     report: Report
     now: Callable[[], datetime]
     logger: Logger
+    _share: dict[str, int] = {}
 
     def verify(self, messages: Sequence[Message]) -> tuple[list[VerifiedEvent], set[str]]:
         """The events to act on, and the ids of messages to redeliver and verify again.
@@ -83,6 +86,9 @@ class Verification(Struct, kw_only=True):
                 self._report_contradicted(message, claim, facts)
                 continue
             unconfirmed = verdict is Verdict.UNCONFIRMED
+            if unconfirmed and _is_improbable(message.event.notice, claim) and not self._take_share(claim):
+                verify_again |= {message.id} if age < SPOT_STATUS_LAG else set()
+                continue
             if verdict is Verdict.PENDING or (unconfirmed and age < SPOT_STATUS_LAG):
                 verify_again.add(message.id)
             if verdict is not Verdict.PENDING:
@@ -91,6 +97,16 @@ class Verification(Struct, kw_only=True):
                     VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed, instance=instance)
                 )
         return verified, verify_again
+
+    def _take_share(self, claim: NodeClaim) -> bool:
+        """Whether the limit of nodes that are drained because of messages alone allows one more of the NodePool."""
+        if claim.metadata.deletion_timestamp is not None:
+            return True
+        if not self._share:
+            self._share.update(share_allowed(self.node_claims.all_by_instance().values(), counts=lambda _: True))
+        pool = claim.metadata.labels.get(names.NODEPOOL, "")
+        self._share[pool] = self._share.get(pool, 0) - 1
+        return self._share[pool] >= 0
 
     def _is_expired(self, message: Message) -> bool:
         expired = self.now() - message.event.time > message.event.notice.valid_for
@@ -121,6 +137,14 @@ class Verification(Struct, kw_only=True):
             "Dropped an event that EC2 contradicts",
             extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(facts)},
         )
+
+
+def _is_improbable(notice: Notice, claim: NodeClaim) -> bool:
+    """Whether a reservation's interruption is announced of an instance that was launched without one.
+
+    An open reservation may have taken it in, but EC2 doesn't say so: many such messages at once are hardly true.
+    """
+    return notice.evidence is Evidence.RESERVED and claim.metadata.labels.get(names.CAPACITY_TYPE) != names.RESERVED
 
 
 def _is_stopped_on_purpose(notice: Notice, claim: NodeClaim) -> bool:

@@ -111,6 +111,23 @@ def test_a_reservation_interruption_does_not_affect_spot_instances(quiet_world: 
     assert what_is_there(world) == before
 
 
+def test_reservation_warnings_about_many_on_demand_instances_replace_one_at_a_time(on_demand: World) -> None:
+    world = on_demand
+    world.scale("default", "web", 8)
+    fill(world, 8)
+    instances = {i.id for i in world.instances()}
+    assert len(instances) == 4
+    send(world, *[event(world, RESERVED, {"instance-id": id_}) for id_ in sorted(instances)])
+    most = 0
+    for _ in range(60):
+        world.run_for(timedelta(seconds=5))
+        most = max(most, sum("deletionTimestamp" in c["metadata"] for c in world.claims()))
+    assert most == 1
+    assert len(instances - {i.id for i in world.instances()}) <= 2
+    assert world.dead_letters() == []
+    assert_no_failures(world)
+
+
 @pytest.mark.flow
 def test_an_unconfirmed_warning_overrides_no_budget(quiet_world: World) -> None:
     world = quiet_world
