@@ -35,6 +35,7 @@ from shared.disruption.node_room import (
 )
 from shared.disruption.pod_disruption_budgets import PodDisruptionBudgets
 from shared.disruption.room_record import ANNOTATION, CORDON_LIMIT, EVICTING_TIMEOUT, RoomRecord, encoded, room_record
+from shared.scheduling.nominations.displacements import ROOM_FOR_DAEMON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +174,9 @@ class RoomMaker:
         holds = cordons or record.cordoned_since is not None
         begun = with_fields(attempted, evicting_until=now + EVICTING_TIMEOUT, cordoned_since=now if holds else None)
         node = self._write(node, begun, unschedulable=True if cordons else None)
-        reasons = f"node {node.metadata.name} has no room for pod {plan.served[0].key}"
+        waiting = plan.served[0]
+        lacks = f"{ROOM_FOR_DAEMON}," if is_daemon(waiting) else "has no room for pod"
+        reasons = f"node {node.metadata.name} {lacks} {waiting.key}"
         evicted = 0
         for pod in plan.evict:
             if self._now() >= until:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shared.api.meta import ApiStruct, decode_annotation
-from shared.api.pods import is_daemon, waited
+from shared.api.pods import controller, is_daemon, waited
 from shared.base.struct import with_fields
 from shared.cluster import lease_record, listing, resources
 from shared.cluster.errors import ApiError
 from shared.provisioning.round import SETTLING_SECONDS, Feature
 from shared.scheduling.nominations import displacements
-from shared.scheduling.nominations.displacements import Brake, PossibleLoss, Record
+from shared.scheduling.nominations.displacements import ROOM_FOR_DAEMON, Brake, PossibleLoss, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from aws_lambda_powertools import Logger
 
@@ -51,7 +51,7 @@ _EVICTED = frozenset(
 )
 """The reasons of events by which the kubelet or the taint controller says that a pod can't stay on its node."""
 _EVICTING_COMPONENTS = frozenset({"kubelet", "node-controller", "taint-eviction-controller"})
-"""Evictions by others, Tenon's own drains too, say nothing about a machine's room."""
+"""Evictions by others, Tenon's own drains too, say nothing about a machine's room, but for those that make room."""
 
 
 class _Related(ApiStruct):
@@ -66,6 +66,7 @@ class _Source(ApiStruct):
 
 class _Event(ApiStruct):
     reason: str = ""
+    message: str = ""
     source: _Source = _Source()
     related: _Related | None = None
 
@@ -73,6 +74,11 @@ class _Event(ApiStruct):
     def is_eviction(self) -> bool:
         """Whether the node could not keep the pod."""
         return self.reason in _EVICTED and self.source.component in _EVICTING_COMPONENTS
+
+    def makes_room_for(self, daemons: Collection[str]) -> bool:
+        """Whether the pod was evicted for one of these pods."""
+        waiting = self.message.partition(f"{ROOM_FOR_DAEMON}, ")[2]
+        return self.reason in _EVICTED and waiting in daemons
 
 
 class DisplacedPods(Feature, kw_only=True):
@@ -114,7 +120,7 @@ def brake_for(client: Client, snapshot: Snapshot, decision: Decision, *, cluster
         stored = lease_record.read(client, cluster=cluster, record=RECORD)
         before = _decoded(stored, logger)
         unknown = [loss for loss in possible if loss.claim.name not in before.get(loss.workload, {})]
-        proven = _proven(client, unknown, pods)
+        proven = _proven(client, unknown, snapshot, pods)
         after = displacements.with_losses(before, proven, now=snapshot.taken_at)
         if proven:
             lease_record.write(client, stored, msgspec.json.encode(after).decode())
@@ -145,7 +151,9 @@ def _decoded(stored: LeaseRecord, logger: Logger) -> Record:
         return {}
 
 
-def _proven(client: Client, possible: Iterable[PossibleLoss], pods: dict[str, Pod]) -> list[PossibleLoss]:
+def _proven(
+    client: Client, possible: Iterable[PossibleLoss], snapshot: Snapshot, pods: dict[str, Pod]
+) -> list[PossibleLoss]:
     """The losses that need no proof or whose pods' events prove them."""
     lookups = 0
     proven: list[PossibleLoss] = []
@@ -153,17 +161,33 @@ def _proven(client: Client, possible: Iterable[PossibleLoss], pods: dict[str, Po
         if loss.needs_no_proof:
             proven.append(loss)
             continue
+        daemons = _planned_daemons(loss, snapshot)
         for key in loss.pods:
             lookups += 1
             if lookups > _MAX_LOOKUPS:
                 return proven
-            if _was_displaced(client, key, pods):
+            if _was_displaced(client, key, pods, daemons):
                 proven.append(loss)
                 break
     return proven
 
 
-def _was_displaced(client: Client, key: str, pods: dict[str, Pod]) -> bool:
+def _planned_daemons(loss: PossibleLoss, snapshot: Snapshot) -> frozenset[str]:
+    """The pods (namespace/name) of DaemonSets that existed when the NodeClaim was planned: the plan should have them."""
+    planned = loss.claim.metadata.creation_timestamp
+    if planned is None:
+        return frozenset()
+    older = {
+        (d.metadata.namespace, d.metadata.name)
+        for d in snapshot.daemon_sets
+        if d.metadata.creation_timestamp is not None and d.metadata.creation_timestamp < planned
+    }
+    owned = ((pod, controller(pod.metadata)) for pod in snapshot.pods if is_daemon(pod))
+    return frozenset(p.key for p, owner in owned if owner is not None and (p.metadata.namespace, owner.name) in older)
+
+
+def _was_displaced(client: Client, key: str, pods: dict[str, Pod], planned: Collection[str]) -> bool:
+    """Whether the pod's events say so; ``planned`` are pods of DaemonSets that its machine was planned with."""
     namespace, _, name = key.partition("/")
     listed = listing.list_objects(
         client,
@@ -172,7 +196,9 @@ def _was_displaced(client: Client, key: str, pods: dict[str, Pod]) -> bool:
         fields=f"involvedObject.kind=Pod,involvedObject.name={name}",
         namespace=namespace,
     )
-    return any(event.is_eviction or _is_by_daemon(event, pods) for event in listed.objects)
+    return any(
+        event.is_eviction or _is_by_daemon(event, pods) or event.makes_room_for(planned) for event in listed.objects
+    )
 
 
 def _is_by_daemon(event: _Event, pods: dict[str, Pod]) -> bool:

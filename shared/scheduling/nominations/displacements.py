@@ -6,7 +6,8 @@ pod away that plans don't know. After two such machines, the pod gets no other w
 A new machine may have no room for its pod after all: DaemonSet pods request more than planned and preempt it, or the
 kubelet evicts it. Its successor is pending again, and the same machine would be launched again without end. So after
 two such machines in a row, pods of the workload get a larger machine, one pod at a time; after the third, none until
-the oldest is forgotten.
+the oldest counts no more. Each further one in a row counts twice as long as the one before, up to four hours: the same
+three would be launched again each half hour otherwise.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ if TYPE_CHECKING:
     from shared.api.nodeclaim import NodeClaim
     from shared.snapshot import Snapshot
 
-WINDOW = timedelta(minutes=30)
-"""For how long a machine counts that a workload's pod has lost."""
+WINDOW, _LONGEST_WINDOW = timedelta(minutes=30), timedelta(hours=4)
+"""For how long a machine counts that a workload's pod has lost: one of the first three in a row, and one of many."""
 SAME_SIZE_LIMIT = 2
 """At most this many machines of a size that the scheduler chose are launched in a row."""
 MACHINE_LIMIT = 3
 """At most this many machines are launched in a row at all."""
 REFUSING_LIMIT = 2
 """At most this many machines are launched for a pod that they refuse."""
+ROOM_FOR_DAEMON = "has no room for a DaemonSet's pod"
+"""In the message of the event of a pod that is evicted to make room on its node, if a DaemonSet's pod needs it."""
 _MAX_WORKLOADS = 100
 _MAX_REFUSED = 50
 
@@ -45,12 +48,25 @@ _MAX_REFUSED = 50
 class LostMachine(WireStruct, kw_only=True):
     """A machine that had no room for a pod which it was launched for; ``allocatable`` as in the NodeClaim's status.
 
-    ``refused``: it had room, and yet these pods (namespace/name) weren't bound there.
+    ``refused``: it had room, and yet these pods (namespace/name) weren't bound there. ``number`` counts the machines
+    that the workload lost in a row.
     """
 
     at: datetime
     allocatable: RawQuantities = {}
     refused: tuple[str, ...] = ()
+    number: int = 1
+
+    @property
+    def window(self) -> timedelta:
+        """For how long it counts; it is remembered for twice as long."""
+        doublings = min(max(0, self.number - MACHINE_LIMIT), 10)
+        return min(WINDOW * (1 << doublings), _LONGEST_WINDOW)
+
+    @property
+    def until(self) -> datetime:
+        """When it counts no more."""
+        return self.at + self.window
 
 
 Record = dict[str, dict[str, LostMachine]]
@@ -90,7 +106,7 @@ def workload_of(pod: Pod) -> str:
 
 
 def possible_losses(snapshot: Snapshot, workloads: Collection[str]) -> tuple[PossibleLoss, ...]:
-    """The initialized NodeClaims of the last half hour that lost planned pods of these workloads, newest first."""
+    """The registered NodeClaims of the last half hour that lost planned pods of these workloads, newest first."""
     claims = [claim for claim in snapshot.node_claims if _is_recent(claim, snapshot.taken_at)]
     if not claims:
         return ()
@@ -111,22 +127,25 @@ def possible_losses(snapshot: Snapshot, workloads: Collection[str]) -> tuple[Pos
 
 
 def with_losses(record: Record, losses: Iterable[PossibleLoss], *, now: datetime) -> Record:
-    """The record with these losses, and without those that the window has passed."""
+    """The record with these losses, and without those that are long over."""
     updated = {
         workload: kept
         for workload, machines in record.items()
-        if (kept := {claim: machine for claim, machine in machines.items() if now - machine.at < WINDOW})
+        if (kept := {claim: machine for claim, machine in machines.items() if now - machine.at < 2 * machine.window})
     }
     for loss in losses:
         refused = () if loss.kept_out else loss.refused[:_MAX_REFUSED]
-        machine = LostMachine(at=now, allocatable=loss.claim.status.allocatable, refused=refused)
-        updated.setdefault(loss.workload, {}).setdefault(loss.claim.name, machine)
+        lost = updated.setdefault(loss.workload, {})
+        number = 1 + max((machine.number for machine in lost.values()), default=0)
+        machine = LostMachine(at=now, allocatable=loss.claim.status.allocatable, refused=refused, number=number)
+        lost.setdefault(loss.claim.name, machine)
     newest = sorted(updated.items(), key=lambda entry: max(m.at for m in entry[1].values()), reverse=True)
     return dict(newest[:_MAX_WORKLOADS])
 
 
 def brake(snapshot: Snapshot, record: Record, new_pods: Collection[str]) -> Brake | None:
     """The brake for pods (namespace/name) that would get new machines; None if none of them lost machines."""
+    record = _counting(record, snapshot.taken_at)
     enlarged: dict[str, Pod] = {}
     refused: dict[str, UnschedulableReason] = {}
     waiting_for = _claims_on_their_way(snapshot, record)
@@ -153,13 +172,21 @@ def brake(snapshot: Snapshot, record: Record, new_pods: Collection[str]) -> Brak
     return Brake(snapshot=with_fields(snapshot, pods=pods), refused=refused)
 
 
+def _counting(record: Record, now: datetime) -> Record:
+    """The record without the machines that count no more."""
+    return {
+        workload: {claim: machine for claim, machine in machines.items() if now < machine.until}
+        for workload, machines in record.items()
+    }
+
+
 def _is_recent(claim: NodeClaim, now: datetime) -> bool:
     created = claim.metadata.creation_timestamp
     return (
         claim.metadata.deletion_timestamp is None
         and created is not None
         and now - created < WINDOW
-        and initialized_for(claim, now) is not None
+        and bool(claim.status.node_name)
         and bool(claim.metadata.annotations.get(names.PLANNED_PODS))
     )
 
@@ -176,19 +203,23 @@ def _possible_losses(
     lost: defaultdict[str, list[str]] = defaultdict(list)
     pending: set[str] = set()
     refused: defaultdict[str, list[str]] = defaultdict(list)
+    runs_nothing_else = _runs_nothing_else(claim, on_node)
     for key, workload in _planned_of(claim, workloads):
         pod = pods.get(key)
         # A preempted pod may be terminating for as long as machines take to come.
         if pod is None or pod.metadata.deletion_timestamp is not None or not is_planned(pod, claim):
             lost[workload].append(key)
-        elif not pod.spec.node_name and is_closed:
-            lost[workload].append(key)
-            if _fits(pod, claim, on_node):
-                refused[workload].append(key)
-            else:
+        elif pod.spec.node_name:
+            continue
+        elif not _fits(pod, claim, on_node):
+            if is_closed or runs_nothing_else:  # then at once, before another machine is launched
+                lost[workload].append(key)
                 pending.add(workload)
+        elif is_closed:
+            lost[workload].append(key)
+            refused[workload].append(key)
     for workload, keys in lost.items():
-        kept_out = workload in pending and _runs_nothing_else(claim, on_node)
+        kept_out = workload in pending and runs_nothing_else
         yield PossibleLoss(
             workload=workload, claim=claim, pods=tuple(keys), kept_out=kept_out, refused=tuple(refused[workload])
         )
@@ -263,7 +294,7 @@ def _with_more_overhead(pod: Pod, machines: Iterable[LostMachine]) -> Pod:
 
 
 def _too_many_machines(machines: Mapping[str, LostMachine]) -> str:
-    again = min(machine.at for machine in machines.values()) + WINDOW
+    again = min(machine.until for machine in machines.values())
     return (
         f"{_losses(machines)}, so no other is launched before {again:%H:%M} UTC: compare the requests of the pods and "
         "of the DaemonSets with what they use"
@@ -271,7 +302,7 @@ def _too_many_machines(machines: Mapping[str, LostMachine]) -> str:
 
 
 def _refused(machines: Mapping[str, LostMachine]) -> str:
-    again = min(machine.at for machine in machines.values()) + WINDOW
+    again = min(machine.until for machine in machines.values())
     return (
         f"{len(machines)} nodes that were launched for pods of this workload had room for them, and yet kube-scheduler "
         f"didn't bind them there ({', '.join(sorted(machines))}), so no other is launched before {again:%H:%M} UTC: "

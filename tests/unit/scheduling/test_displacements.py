@@ -12,7 +12,8 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Pod
 from shared.api.nodeclaim import NodeClaim
-from shared.scheduling.nominations.displacements import possible_losses
+from shared.base.struct import with_fields
+from shared.scheduling.nominations.displacements import brake, possible_losses, with_losses
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -43,12 +44,12 @@ def pod(
     )
 
 
-def claim(planned: str) -> NodeClaim:
+def claim(planned: str, *, initialized_ago: timedelta = timedelta(minutes=1)) -> NodeClaim:
     """A NodeClaim of 4 CPUs whose node took pods a minute ago."""
     initialized = {
         "type": nodeclaim.INITIALIZED,
         "status": "True",
-        "lastTransitionTime": (NOW - timedelta(minutes=1)).isoformat(),
+        "lastTransitionTime": (NOW - initialized_ago).isoformat(),
     }
     return msgspec.convert(
         {
@@ -83,3 +84,33 @@ def test_a_preempted_pod_is_lost_before_its_grace_period_ends(
     losses = possible_losses(snapshot, {"default/web-"})
     assert [loss.pods for loss in losses] == lost
     assert not any(loss.kept_out for loss in losses)
+
+
+@pytest.mark.parametrize(("neighbour", "lost"), [("DaemonSet", 1), ("ReplicaSet", 0)])
+def test_a_daemon_that_takes_the_room_of_a_new_node_counts_before_the_nomination_ends(
+    neighbour: str, lost: int
+) -> None:
+    """Another machine would be launched meanwhile; pods of others may only have come first."""
+    owner = [{**OWNER[0], "kind": neighbour, "name": "agent"}]
+    pods = (pod("web-1", "2"), pod("agent", "3", node="n1", owner=owner))
+    young = claim("default/web-1", initialized_ago=timedelta(seconds=1))
+    snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(young,))
+    assert len(possible_losses(snapshot, {"default/web-"})) == lost
+
+
+def test_each_machine_that_is_lost_in_a_row_is_remembered_longer() -> None:
+    """So that a day costs a few machines, not three each half hour."""
+    pods = (pod("web-1", "2"), pod("agent", "3", node="n1", owner=[{**OWNER[0], "kind": "DaemonSet"}]))
+    snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(claim("default/web-1"),))
+    (loss,) = possible_losses(snapshot, {"default/web-"})
+    now, record, launched = NOW, {}, 0
+    while now < NOW + timedelta(days=1):
+        braked = brake(with_fields(snapshot, taken_at=now), record, {"default/web-1"})
+        if braked is None or not braked.refused:
+            launched += 1
+            named = with_fields(loss.claim, metadata=with_fields(loss.claim.metadata, name=f"c{launched}"))
+            record = with_losses(record, [with_fields(loss, claim=named)], now=now)
+        now += timedelta(minutes=1)
+    assert launched <= 25
+    later = now + timedelta(hours=9)
+    assert with_losses(record, [], now=later) == {}
