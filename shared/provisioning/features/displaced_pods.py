@@ -173,7 +173,7 @@ def _proven(
 
 
 def _planned_daemons(loss: PossibleLoss, snapshot: Snapshot) -> frozenset[str]:
-    """The pods (namespace/name) of DaemonSets that existed when the NodeClaim was planned: the plan should have them."""
+    """The pods (namespace/name) of DaemonSets that existed when the NodeClaim was planned, so the plan has them."""
     planned = loss.claim.metadata.creation_timestamp
     if planned is None:
         return frozenset()
