@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bench.lp_lower_bound import least_price
-from cli.simulate import input_files
+from cli import problem_files
 from shared.base.struct import with_fields
 from shared.scheduling.scheduler import schedule
 
@@ -174,8 +174,8 @@ def measure(name: str) -> dict[str, float]:
 
 
 def _problem(document: Raw) -> Problem:
-    parsed = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
-    return input_files.simulation_input(parsed, now=_NOW).problem
+    parsed = problem_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
+    return problem_files.simulation_input(parsed, now=_NOW).problem
 
 
 if __name__ == "__main__":

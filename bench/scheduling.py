@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cli.simulate import input_files
+from cli import problem_files
 from shared.base.struct import Struct
 from shared.scheduling.scheduler import schedule
 
@@ -179,9 +179,9 @@ def _measure(row: dict[str, Any]) -> Row:
     )
 
 
-def _simulation(row: dict[str, Any]) -> input_files.SimulationInput:
+def _simulation(row: dict[str, Any]) -> problem_files.SimulationInput:
     scenario, catalog = FOLDER / f"{row['name']}.json.gz", FOLDER / "catalogs" / f"{row['catalog']}.json.gz"
-    return input_files.simulation_input(input_files.read([scenario, catalog]), now=datetime(2026, 1, 1, tzinfo=UTC))
+    return problem_files.simulation_input(problem_files.read([scenario, catalog]), now=datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def _ratio(price: float, reference: float | None) -> float | None:

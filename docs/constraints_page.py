@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.simulate import input_files
+from cli import problem_files
 from docs.markdown import table
 from shared.scheduling.scheduler import schedule
 
@@ -47,7 +47,7 @@ def decision(path: Path) -> Decision:
     Raises:
         ExampleError: the example has an invalid object.
     """
-    read = input_files.simulation_input(input_files.read([_CLUSTER, path]), now=_NOW)
+    read = problem_files.simulation_input(problem_files.read([_CLUSTER, path]), now=_NOW)
     if read.invalid or read.refused or read.notes:
         raise ExampleError(f"{path.name}: {read.invalid or read.refused or read.notes}")
     return schedule(read.problem)

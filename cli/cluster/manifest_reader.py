@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from cli import decoding, manifest_pods, workloads
+from cli import decoding, manifest_pods, problem_files, workloads
 from cli.cluster import price_origin
 from cli.cluster.observed_cluster import ObservedCluster
 from cli.cluster.offerings import CatalogOfferings, DocumentOfferings, has_status
@@ -18,7 +18,6 @@ from cli.cluster.services import ObservedServices
 from cli.errors import UsageError
 from cli.file_contents import read_bytes, yaml_documents
 from cli.object_snapshot import snapshot_of
-from cli.simulate import input_files
 from cli.traffic.service import Service
 from shared.api import labels as names
 from shared.api.decode import DecodeError, decode
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _ZONE_LETTERS = "abcdefgh"
-_USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment", "Service"})
+USED_KINDS = frozenset({*manifest_pods.USED_KINDS, "EC2NodeClass", "AWSNodeTemplate", "VolumeAttachment", "Service"})
+"""The kinds that commands read from files, besides workloads."""
 
 
 class _Document(WireStruct, rename="camel"):
@@ -70,7 +70,7 @@ class _FileContents(MutableStruct):
     """Objects by kind, undecoded, and the options and instance types of documents."""
 
     by_kind: dict[str, list[Raw]] = {}
-    document: input_files.Document = msgspec.field(default_factory=input_files.Document)
+    document: problem_files.Document = msgspec.field(default_factory=problem_files.Document)
 
     def add(self, raw: Raw, kind: str) -> None:
         self.by_kind.setdefault(kind, []).append(raw)
@@ -94,17 +94,18 @@ def read(
     for path in paths:
         _read_into(contents, path)
     try:
-        policies = input_files.parse_policies(contents.document.options)
+        policies = problem_files.parse_policies(contents.document.options)
         offerings = _listed_offerings(contents.document)
     except QuantityError as error:
         raise UsageError(str(error)) from error
     refused: dict[str, UnschedulableReason] = {}
-    snapshot, notes = snapshot_of(contents.by_kind, now=now, used=_USED_KINDS, refused=refused)
+    snapshot, notes = snapshot_of(contents.by_kind, now=now, used=USED_KINDS, refused=refused)
     prices = price_origin.FILES
     if offerings is None:
         raw, prices = catalog(region_of(snapshot))
         offerings, more = _catalog_offerings(snapshot, raw)
-        notes = (*((prices.note,) if prices.note else ()), *notes, *more)
+        hint = "; --aws reads AWS's prices" if prices == price_origin.MADE_UP else ""
+        notes = (*((prices.note + hint,) if prices.note else ()), *notes, *more)
     return ObservedCluster(
         name=", ".join(p.name if str(p) != "-" else "standard input" for p in paths),
         now=now,
@@ -119,14 +120,14 @@ def read(
     )
 
 
-def _listed_offerings(document: input_files.Document) -> OfferingSource | None:
+def _listed_offerings(document: problem_files.Document) -> OfferingSource | None:
     """The instance types that the files list; None if they list none."""
-    types = tuple(input_files.parse_instance_type(raw, i) for i, raw in enumerate(document.instance_types))
+    types = tuple(problem_files.parse_instance_type(raw, i) for i, raw in enumerate(document.instance_types))
     if not types:
         return None
     by_pool = document.types_for_pool
     return DocumentOfferings(
-        types=types, for_pool={p: input_files.instance_types_for(p, types, by_pool) for p in by_pool}
+        types=types, for_pool={p: problem_files.instance_types_for(p, types, by_pool) for p in by_pool}
     )
 
 

@@ -48,7 +48,7 @@ MADE_UP = PriceOrigin(
     name="made-up",
     caveat="made-up prices",
     note="prices are made up: spot prices are random shares of on-demand prices, some of which are estimates; no "
-    "amount of dollars here is your cluster's; --aws reads AWS's prices",
+    "amount of dollars here is your cluster's",
 )
 _OF_SOURCE = {"aws": AWS, "kept": KEPT, "embedded": ESTIMATED}
 

@@ -39,7 +39,7 @@ def open_cluster(
         if files:
             with progress(source.reading(files)):
                 observed = manifest_reader.read(
-                    files, now=now(), catalog=lambda region: _catalog(reference.region or region, aws=aws)
+                    files, now=now(), catalog=lambda region: region_catalog(reference.region or region, aws=aws)
                 )
             yield observed
             return
@@ -55,7 +55,7 @@ def open_cluster(
             yield observed
 
 
-def _catalog(region: str, *, aws: bool) -> tuple[InstanceTypeCatalog, PriceOrigin]:
+def region_catalog(region: str, *, aws: bool = False) -> tuple[InstanceTypeCatalog, PriceOrigin]:
     """The Region's catalog of the account, or of the local world, and the origin of its prices."""
     now = runtime.now()
     if aws:

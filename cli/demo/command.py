@@ -126,17 +126,16 @@ def demo(
 
     if rest is not None and not 0 < rest <= _MAX_REST:
         raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")
-    if hostile and kubeconfig is not None:
-        raise typer.BadParameter("--hostile needs the embedded cluster, so it can't be combined with --kubeconfig")
-    if settings and kubeconfig is not None:
-        raise typer.BadParameter("-c needs the embedded cluster, so it can't be combined with --kubeconfig")
+    embedded = "--hostile" if hostile else "-c" if settings else ""
+    if embedded and kubeconfig is not None:
+        raise typer.BadParameter(f"{embedded} needs the embedded cluster, so it can't be combined with --kubeconfig")
     try:
         request = DemoRequest(
             manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
             scales=tuple(Scale.parse(s) for s in scale or ()),
             interrupt=None if interrupt is None else Interrupt.parse(interrupt),
             faults=tuple(Fault.parse(f) for f in fault or ()),
-            settings=context_of(settings or ()),
+            settings=context_of(settings),
             hostile=hostile,
             rest=None if rest is None else timedelta(minutes=rest),
             keep=keep,

@@ -163,14 +163,14 @@ def _replicas(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-def context_of(settings: Sequence[str]) -> dict[str, str]:
+def context_of(settings: Sequence[str] | None) -> dict[str, str]:
     """The settings of ``-c KEY=VALUE`` options by key.
 
     Raises:
         UsageError: one isn't a setting, or has an invalid value.
     """
     try:
-        context = context_keys.given(settings)
+        context = context_keys.given(settings or ())
         stack_options.parse({"relay": "function", **context}, cluster="demo")
     except OptionError as error:
         raise UsageError(str(error)) from error

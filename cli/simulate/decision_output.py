@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from shared.scheduling.decision import Decision, PlannedNodeClaim, UnschedulableReason
 
 
-def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None:
-    """Print the decision as a table, then the errors and the totals."""
+def show(decision: Decision, refused: Mapping[str, UnschedulableReason], *, caveat: str = "") -> None:
+    """Print the decision as a table, then the errors and the totals. ``caveat`` is what to know of the prices."""
     console = terminal.console()
     if decision.new_node_claims:
         columns = ("nodepool", "cheapest type", "zone", "capacity", "$/h", "types", "pods", "requests")
@@ -35,7 +35,7 @@ def show(decision: Decision, refused: Mapping[str, UnschedulableReason]) -> None
     if line := chunks_line(decision):
         console.print(line)
     console.print(
-        f"{plural(on_new_nodes, 'pod')} on {new_nodes} for {price:.4f} USD/h, "
+        f"{plural(on_new_nodes, 'pod')} on {new_nodes} for {price:.4f} USD/h{f' ({caveat})' if caveat else ''}, "
         f"{on_existing_nodes} on existing nodes, {len(errors)} unschedulable",
     )
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from cli import problem_files
 from cli.cluster import manifest_reader
 from cli.errors import UsageError
 from cli.nodes import selection
 from cli.plan import what_if
 from cli.report import recording
-from cli.simulate import input_files
 from functions.buffers import messages as buffer_messages
 from functions.interruption.deadline import earlier_deadline
 from functions.relay import relay_lease
@@ -338,7 +338,7 @@ PARSERS: Mapping[str, Parser] = {
         read=_file(manifest_reader.read_objects), errors=(UsageError,), examples=_of_kind("NodePool", "Deployment")
     ),
     "problems to simulate": Parser(
-        read=_file(lambda path: input_files.read([path])), errors=(UsageError,), examples=_of_kind("NodePool")
+        read=_file(lambda path: problem_files.read([path])), errors=(UsageError,), examples=_of_kind("NodePool")
     ),
     "recordings": Parser(read=_file(recording.read), errors=(UsageError,), examples=(_RECORDING,)),
     "--what-if": Parser(

@@ -6,22 +6,22 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import json_output
-from cli.simulate import input_files, json_decision
+from cli import json_output, problem_files
+from cli.simulate import json_decision
 from shared.scheduling.scheduler import schedule
 
 Raw = dict[str, Any]
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def simulation_input(raw: Raw) -> input_files.SimulationInput:
+def simulation_input(raw: Raw) -> problem_files.SimulationInput:
     """The scheduling problem of a document."""
-    document = input_files.Document()
-    input_files.add(document, json.loads(json.dumps(raw)), "problem")
-    return input_files.simulation_input(document, now=NOW)
+    document = problem_files.Document()
+    problem_files.add(document, json.loads(json.dumps(raw)), "problem")
+    return problem_files.simulation_input(document, now=NOW)
 
 
-def decide(simulation: input_files.SimulationInput) -> Raw:
+def decide(simulation: problem_files.SimulationInput) -> Raw:
     """The decision, without its stats."""
     output = json_decision.output(schedule(simulation.problem), simulation.refused)
     decision: Raw = json.loads(json_output.text("simulate", output))

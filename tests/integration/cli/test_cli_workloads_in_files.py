@@ -126,6 +126,37 @@ def test_simulate_takes_them_too(tenon: Callable[..., CommandResult], tmp_path: 
     assert [c["pods"] for c in result.json["nodeClaims"]] == [["default/web-0", "default/web-1", "default/web-2"]]
     path.write_text(json.dumps({"objects": objects}))
     assert "note: no file lists instanceTypes" in tenon("simulate", str(path)).err
+    path.write_text(json.dumps({"objects": objects, "instanceTypes": []}))
+    nothing = tenon("simulate", str(path))
+    assert "note: the files list no instance type, so nothing can be launched" in nothing.err
+
+
+def test_simulate_launches_ec2s_instance_types_where_no_file_lists_any(
+    tenon: Callable[..., CommandResult], tmp_path: Path
+) -> None:
+    scaled = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "over"}}
+    files = []
+    for name, obj in (
+        ("nodepool", sample_objects.node_pool({"karpenter.sh/capacity-type": ["spot"]})),
+        ("deployment", replicated("Deployment", replicas=3)),
+        ("keda", scaled),
+    ):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(obj))
+        files.append(str(path))
+    result = tenon("simulate", *files)
+    assert result.code == 0
+    assert result.lines[-1].startswith("3 pods on ")
+    assert result.lines[-1].endswith("0 unschedulable")
+    assert "(made-up prices)" in result.lines[-1]
+    for note in (
+        "note: no file lists instanceTypes: those of EC2 in us-east-1 are used",
+        "note: EC2NodeClass default isn't in the files: Amazon Linux 2023 in every zone is assumed",
+        "note: left out, because scheduling doesn't depend on them: 1 ScaledObject",
+    ):
+        assert note in result.err
+    claims = tenon("simulate", *files, "--json").json["nodeClaims"]
+    assert {claim["cheapest"]["capacityType"] for claim in claims} == {"spot"}
 
 
 def test_simulate_counts_chunks(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:

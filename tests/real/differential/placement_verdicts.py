@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.simulate.input_files import Document, simulation_input
+from cli.problem_files import Document, simulation_input
 from local.kubernetes import kinds
 from shared.scheduling.scheduler import schedule
 from tests.real import scheduling

@@ -10,14 +10,14 @@ import pytest
 
 from bench import ablation
 from bench.ablation import PASSES, Figures
-from cli.simulate import input_files
+from cli import problem_files
 from shared.scheduling.scheduler import schedule
 
 EXAMPLE = Path(__file__).parents[3] / "docs/examples/scheduling.yaml"
 
 
 def _price_of_the_example() -> float:
-    simulation = input_files.simulation_input(input_files.read([EXAMPLE]), now=datetime(2026, 11, 22, tzinfo=UTC))
+    simulation = problem_files.simulation_input(problem_files.read([EXAMPLE]), now=datetime(2026, 11, 22, tzinfo=UTC))
     return sum(c.cheapest.price for c in schedule(simulation.problem).new_node_claims)
 
 

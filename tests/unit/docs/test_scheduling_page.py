@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.simulate import input_files
+from cli import problem_files
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ PAGE = " ".join((ROOT / "docs/scheduling.md").read_text(encoding="utf-8").split(
 
 @pytest.fixture(scope="module")
 def decision() -> Decision:
-    documents = input_files.read([ROOT / "docs/examples/scheduling.yaml"])
-    return schedule(input_files.simulation_input(documents, now=datetime(2026, 11, 22, tzinfo=UTC)).problem)
+    documents = problem_files.read([ROOT / "docs/examples/scheduling.yaml"])
+    return schedule(problem_files.simulation_input(documents, now=datetime(2026, 11, 22, tzinfo=UTC)).problem)
 
 
 def test_the_page_lists_the_new_nodes(decision: Decision) -> None:

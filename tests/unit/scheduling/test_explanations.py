@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.simulate import input_files
+from cli import problem_files
 from shared.base.struct import with_fields
 from shared.scheduling.scheduler import schedule
 
@@ -227,8 +227,8 @@ def test_daemonsets_that_leave_no_capacity_are_named(decide: Decide, clusters: M
 
 def test_each_nodepool_has_its_own_reason(clusters: ModuleType) -> None:
     document = clusters.document(clusters.pool("a"), clusters.pool("b", limits={"cpu": "1"}), clusters.pods("bad", 1))
-    documents = input_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
-    problem = input_files.simulation_input(documents, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
+    documents = problem_files.Document(objects=document["objects"], instance_types=document["instanceTypes"])
+    problem = problem_files.simulation_input(documents, now=datetime(2026, 11, 21, tzinfo=UTC)).problem
     not_ready_problem = with_fields(problem, not_ready={"a": 'its EC2NodeClass "web" does not exist'})
     unschedulable = schedule(not_ready_problem).pod_errors["default/bad-0000"]
     assert unschedulable.criteria == {

@@ -5,6 +5,7 @@ An object that can't be read is reported by itself; the others are used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -18,10 +19,11 @@ from shared.api.labels import ARCH, OS
 from shared.api.pods import is_pending
 from shared.api.quantity import parse_resources
 from shared.base.struct import MutableStruct, Struct
+from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.instance_types.overlays import apply_overlays, labels_of
 from shared.scheduling.decision import Problem, SchedulingPolicies
-from shared.snapshot import InvalidObject
+from shared.snapshot import InvalidObject, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +39,13 @@ T = TypeVar("T")
 
 _PREFERENCE_POLICIES = ("Respect", "Ignore")
 _MIN_VALUES_POLICIES = ("Strict", "BestEffort")
-_NO_TYPES = "no file lists instanceTypes, so nothing can be launched; `tenon plan -f FILE` uses those of EC2"
+_NO_TYPES = "the files list no instance type, so nothing can be launched"
 _FIELDS = {"options": dict, "objects": list, "instanceTypes": list, "instanceTypesForNodePool": dict}
+
+
+Offered = Callable[["Snapshot"], tuple[ResolvedNodePools, list[str]]]
+"""What the NodePools of a snapshot can launch, and notes on it."""
+_NODE_CLASSES = frozenset({"EC2NodeClass", "AWSNodeTemplate"})
 
 
 class DocumentError(UsageError):
@@ -46,21 +53,26 @@ class DocumentError(UsageError):
 
 
 class Document(MutableStruct):
-    """The contents of the files, as JSON values."""
+    """The contents of the files, as JSON values. ``lists_types``: one has a list of instance types, perhaps empty."""
 
     options: dict[str, Any] = {}
     objects: list[dict[str, Any]] = []
     instance_types: list[dict[str, Any]] = []
+    lists_types: bool = False
     types_for_pool: dict[str, list[str]] = {}
 
 
 class SimulationInput(Struct):
-    """The scheduling problem, the pods and other objects that can't be read, and notes on what was left out."""
+    """The scheduling problem, the pods and other objects that can't be read, and notes on what was left out.
+
+    ``lists_types``: the instance types are those of a document.
+    """
 
     problem: Problem
     refused: Mapping[str, UnschedulableReason]
     invalid: tuple[InvalidObject, ...]
     notes: tuple[str, ...]
+    lists_types: bool = True
 
 
 def read(paths: Sequence[Path]) -> Document:
@@ -123,11 +135,14 @@ def _add_fields(document: Document, value: Mapping[str, Any], source: str) -> No
     document.options.update(value.get("options") or {})
     add(document, value.get("objects") or [], source)
     document.instance_types += value.get("instanceTypes") or []
+    document.lists_types |= value.get("instanceTypes") is not None
     document.types_for_pool.update(value.get("instanceTypesForNodePool") or {})
 
 
-def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
+def simulation_input(document: Document, *, now: datetime, offered: Offered | None = None) -> SimulationInput:
     """The scheduling problem of the document.
+
+    ``offered`` says what NodePools can launch if the document has no list of instance types.
 
     Raises:
         DocumentError: the options or the instance types are invalid.
@@ -138,23 +153,36 @@ def simulation_input(document: Document, *, now: datetime) -> SimulationInput:
         by_kind.setdefault(str(raw.get("kind")), []).append(raw)
     by_kind.pop("PodDisruptionBudget", None)  # scheduling doesn't ask them
     refused: dict[str, UnschedulableReason] = {}
-    snapshot, read_notes = snapshot_of(
-        by_kind, now=now, used=manifest_pods.USED_KINDS, node_claims=_node_claims, refused=refused
-    )
-    notes = [*read_notes, *([] if types else [_NO_TYPES])]
-    overlaid = apply_overlays(
-        {p.name: instance_types_for(p.name, types, document.types_for_pool) for p in snapshot.node_pools},
-        {p.name: labels_of(p) for p in snapshot.node_pools},
-        snapshot.node_overlays,
-    )
-    notes += (f"NodeOverlay {name}: {why}" for name, why in sorted(overlaid.conflicts.items()))
+    used = manifest_pods.USED_KINDS | (frozenset() if document.lists_types else _NODE_CLASSES)
+    snapshot, read_notes = snapshot_of(by_kind, now=now, used=used, node_claims=_node_claims, refused=refused)
+    if document.lists_types or offered is None:
+        resolved, notes = _listed(snapshot, types, document.types_for_pool), [] if types else [_NO_TYPES]
+    else:
+        resolved, notes = offered(snapshot)
+    conflicts = (f"NodeOverlay {name}: {why}" for name, why in sorted(resolved.overlay_conflicts.items()))
     problem = Problem(
         snapshot=snapshot,
-        instance_types=overlaid.instance_types,
+        instance_types=resolved.instance_types,
+        not_ready=resolved.not_ready,
         pods=frozenset(p.key for p in snapshot.pods if is_pending(p)),
         policies=parse_policies(document.options),
     )
-    return SimulationInput(problem, refused, snapshot.invalid, tuple(notes))
+    all_notes = (*read_notes, *notes, *conflicts)
+    return SimulationInput(problem, refused, snapshot.invalid, all_notes, document.lists_types)
+
+
+def _listed(
+    snapshot: Snapshot, types: tuple[InstanceType, ...], types_for_pool: Mapping[str, Sequence[str]]
+) -> ResolvedNodePools:
+    """What the NodePools can launch of the instance types that a document lists."""
+    overlaid = apply_overlays(
+        {p.name: instance_types_for(p.name, types, types_for_pool) for p in snapshot.node_pools},
+        {p.name: labels_of(p) for p in snapshot.node_pools},
+        snapshot.node_overlays,
+    )
+    return ResolvedNodePools(
+        instance_types=overlaid.instance_types, not_ready={}, node_classes={}, overlay_conflicts=overlaid.conflicts
+    )
 
 
 def _node_claims(raw_objects: Iterable[Raw]) -> tuple[tuple[NodeClaim, ...], list[InvalidObject]]:
