@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,14 @@ WhatIf = Annotated[
         "NAMESPACE/NAME or --namespace), or with a file's NodePools or NodeOverlays, nodepool=FILE or "
         "nodeoverlay=FILE; repeatable.",
         autocompletion=completion.changes,
+    ),
+]
+Add = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--add",
+        metavar="FILE",
+        help="Plan with the objects of a file too, such as a new Deployment, as if they were applied; repeatable.",
     ),
 ]
 Without = Annotated[
@@ -43,6 +52,7 @@ Search = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Time limi
 @examples(
     "tenon plan",
     "tenon plan --what-if deployment/web=50 --what-if nodepool=pools.yaml",
+    "tenon plan --add deployment.yaml -n shop",
     "tenon plan --without spot",
     "tenon plan --without us-east-1a --json",
 )
@@ -56,6 +66,7 @@ def plan(
     cluster: source.Cluster = "",
     region: source.Region = "",
     *,
+    add: Add = None,
     aws: source.Aws = False,
     as_json: source.Json = False,
 ) -> None:
@@ -67,7 +78,7 @@ def plan(
         with progress(source.reading(file)):
             from cli.plan.run import Assumptions, run
 
-        assumptions = Assumptions(what_if_changes or (), without or (), namespace=namespace)
+        assumptions = Assumptions(what_if_changes or (), without or (), add or (), namespace=namespace)
         run(
             file,
             ClusterReference(context=context, cluster=cluster, region=region),

@@ -11,7 +11,7 @@ from cli.cluster.observed_cluster import as_decided
 from cli.cluster.pricing import cluster_cost
 from cli.cluster.reader import open_cluster
 from cli.errors import UsageError
-from cli.plan import json_plan, output, planned_pods, planning, what_if
+from cli.plan import additions, json_plan, output, planned_pods, planning, what_if
 from cli.printable import echo
 from cli.progress import progress
 from shared.base.struct import Struct, with_fields
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
 
 
 class Assumptions(Struct):
-    """What the plan assumes, as the options say it. ``namespace`` is that of names without one."""
+    """What the plan assumes, as the options say it. ``namespace`` is that of names and objects without one."""
 
     changes: Sequence[str]
     without: Sequence[str]
+    added: Sequence[Path]
     namespace: str
 
     def __str__(self) -> str:
-        return ", ".join([*self.changes, *(f"without {word}" for word in self.without)])
+        added = (f"with {path.name}" for path in self.added)
+        return ", ".join([*added, *self.changes, *(f"without {word}" for word in self.without)])
 
 
 def run(
@@ -51,7 +53,7 @@ def run(
         with progress("Planning"):
             current = as_decided(observed)
             changes = [what_if.parse(text, namespace=assumptions.namespace) for text in assumptions.changes]
-            changed = what_if.apply(current, changes)
+            changed = what_if.apply(additions.add(current, assumptions.added, namespace=assumptions.namespace), changes)
             computed = _compute(current, changed, assumptions.without, search)
         if as_json:
             echo(json_output.text("plan", json_plan.output(changed, computed)))

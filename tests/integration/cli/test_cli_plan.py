@@ -98,9 +98,45 @@ def test_pods_of_a_lost_zone_are_rescheduled_to_other_zones(
     assert not plain["launches"]["errors"]
 
 
+def deployment(path: Path, name: str, replicas: int) -> str:
+    """A file of a Deployment of pods with 3 CPUs, and of a kind that no decision asks."""
+    path.write_text(
+        f"apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n"
+        f"  selector: {{matchLabels: {{app: {name}}}}}\n  template:\n    metadata: {{labels: {{app: {name}}}}}\n"
+        "    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '3'}}}]}\n"
+        "---\napiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {name: over}\n"
+    )
+    return str(path)
+
+
+def test_a_workload_of_a_file_is_added_to_the_cluster(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    added = deployment(tmp_path / "new.yaml", "new", 400)
+    plain = tenon("plan", *small, "--add", added, "-n", "shop", "--json").json
+    new = [key for c in plain["launches"]["nodeClaims"] for key in c["pods"]]
+    new += [key for pods in plain["launches"]["existingNodes"].values() for key in pods]
+    assert len(new) == 400
+    assert {key.partition("/")[0] for key in new} == {"shop"}
+    assert "new.yaml: left out, because scheduling doesn't depend on them: 1 ScaledObject" in plain["notes"]
+    shown = tenon("plan", *small, "--add", added)
+    assert shown.lines[1] == "what if: with new.yaml"
+
+
+def test_a_workload_that_the_cluster_has_is_not_added(
+    tenon: Callable[..., CommandResult], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    first, second = (deployment(tmp_path / f"{name}.yaml", "new", 3) for name in ("first", "second"))
+    for files in (("--add", first), ("-f", first)):
+        refused = tenon("plan", *small, *files, "--add", second)
+        assert refused.code == 2
+        assert "the cluster has deployment/default/new already; --what-if deployment/default/new=N" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--add", "/nowhere.yaml"], "/nowhere.yaml: No such file"),
         (["--what-if", "web=50"], "is not of the form deployment/NAME=REPLICAS"),
         (["--what-if", "deployment/web=50"], "there is no deployment default/web"),
         (["--what-if", "nodepool=/nowhere.yaml"], "/nowhere.yaml: No such file"),
