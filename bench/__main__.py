@@ -31,14 +31,20 @@ MODULES = (
     "function_resources",
     "relay",
     "handovers",
+    "endurance",
+    "warm_memory",
     "webhook",
     "cost_model",
     "real",
     "real_flows",
 )
-_MODULES_OF_THE_MONTH = {"month": "month.results", "committed_month": "month.committed"}
-ON_REQUEST = ("real_flows",)
-"""In real time and with Go: only measured by name."""
+_MODULES_IN_PACKAGES = {
+    "month": "month.results",
+    "committed_month": "month.committed",
+    "warm_memory": "endurance.warm_memory",
+}
+ON_REQUEST = ("real_flows", "endurance", "warm_memory")
+"""In real time and with Go, or for an hour: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL
 _HEADER = """# Results
@@ -73,7 +79,7 @@ def main(names: list[str]) -> int:
     for name in names or [name for name in MODULES if name not in ON_REQUEST]:
         print(f"\n{name} …", flush=True)
         began = time.monotonic()
-        rows = importlib.import_module(f"bench.{_MODULES_OF_THE_MONTH.get(name, name)}").run()
+        rows = importlib.import_module(f"bench.{_MODULES_IN_PACKAGES.get(name, name)}").run()
         section = f"{table(rows)}\n\n`make bench ARGS={name}`, {time.monotonic() - began:.0f} s, "
         section += f"{time.strftime('%Y-%m-%d')}, {machine()}.\n"
         print(section, flush=True)

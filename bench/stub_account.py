@@ -65,7 +65,7 @@ def launch(nodes: int) -> None:
 def account(
     nodes: int, pods: int, *, with_catalog: bool = True, fleet_seconds: float = 0
 ) -> Iterator[Mapping[str, str]]:
-    """The environment variables of all functions, for a cluster of that size.
+    """The environment variables of all functions, for a cluster of that size; of other processes too.
 
     ``with_catalog``: the catalog exists already. ``fleet_seconds``: how long each CreateFleet takes.
     """
@@ -88,7 +88,9 @@ def account(
         if with_catalog:
             with runtime.using(runtime.Runtime(environ={})):
                 catalog_store.save(boto3.client("s3"), BUCKET, raw)
-        yield _environ({name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES})
+        queues = {name: boto3.client("sqs").create_queue(QueueName=name)["QueueUrl"] for name in _QUEUES}
+        with cloud.endpoint() as endpoint:
+            yield {**_environ(queues), "AWS_ENDPOINT_URL": endpoint.url, "AWS_DEFAULT_REGION": REGION}
 
 
 def _create_table_and_bucket() -> None:

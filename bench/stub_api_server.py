@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 PAGE = 500
 PAGE_SECONDS = "TENON_STUB_PAGE_SECONDS"
 """The environment variable with the seconds that a page of a list takes, besides the transfer."""
+PENDING_PODS = "TENON_STUB_PENDING_PODS"
+"""The environment variable with the number of pending pods."""
 CHANGED = 50
 """Pods that change between two lists of the pods without a node."""
 PENDING = 100
+"""How many pods are pending unless that variable says otherwise."""
 ZONE = "us-east-1a"
 _POD_BYTES = 5_000
 _VERSION = 1_000
@@ -158,13 +161,13 @@ class StubResponses:
         self._pod_count = pods
         self._deleted: set[str] = set()
         self._version = _VERSION
-        pending = [pod(i, nodes=nodes) for i in range(-PENDING, 0)]
+        pending = [pod(i, nodes=nodes) for i in range(-int(os.environ.get(PENDING_PODS, PENDING)), 0)]
         self._pending = _items(pending)
         self._pods = [
             _items([pod(i, nodes=nodes) for i in range(first, min(first + PAGE, pods))])
             for first in range(0, pods, PAGE)
         ]
-        self._pods[-1] += b"," + self._pending
+        self._pods[-1] += b"," + self._pending if self._pending else b""
         self._lists = {
             "nodes": _pages(nodes, node),
             "nodeclaims": _pages(nodes, claim),

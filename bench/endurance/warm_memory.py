@@ -1,0 +1,94 @@
+"""The memory of a warm function over ten thousand invocations: it must not follow their number.
+
+The handler runs in a process of its own, as on Lambda. The Kubernetes API is a stub in a second process, AWS is local
+in a third. The cluster changes between invocations: 50 of its pods each time. Resident memory moves by whole steps of
+the allocator, so the blocks that Python's objects use are counted too: a leak shows in both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from bench import stub_account
+from bench.stub_api_server import PENDING_PODS
+from infra import function_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Measured = dict[str, dict[str, float]]
+"""By the number of invocations: MiB, and blocks of Python's allocator."""
+NODES, PODS = 5, 1_200
+INVOCATIONS = 10_000
+_FIRST = 1_000
+"""After as many, caches are full: later invocations are compared with these."""
+
+
+def _tick() -> dict[str, Any]:
+    return stub_account.batch([stub_account.scheduled()])
+
+
+EVENTS: dict[str, Callable[[], dict[str, Any]]] = {
+    function_sizes.PROVISIONER: _tick,
+    function_sizes.LIFECYCLE: stub_account.scheduled,
+    function_sizes.DISRUPTION: stub_account.scheduled,
+    function_sizes.INTERRUPTION: _tick,
+}
+
+
+def run() -> list[dict[str, str]]:
+    """The rows of this part: two functions are measured at a time."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(_in_a_process, EVENTS)
+        return [_row(function, measured) for function, measured in zip(EVENTS, results, strict=True)]
+
+
+def _in_a_process(function: str) -> Measured:
+    """The measurement in a process of its own: two local accounts can't be in one."""
+    command = [sys.executable, "-m", "bench.endurance.warm_memory", function]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    measured: Measured = json.loads(process.stdout.splitlines()[-1])
+    return measured
+
+
+def measure(function: str, invocations: int = INVOCATIONS) -> Measured:
+    """The memory after the first thousand invocations, after half of all, and after all."""
+    os.environ[PENDING_PODS] = "0"
+    with stub_account.account(NODES, PODS) as environ:
+        if function == function_sizes.LIFECYCLE:
+            stub_account.launch(NODES)
+        at = sorted({min(_FIRST, invocations // 4), invocations // 2, invocations})
+        command = [sys.executable, "-m", "bench.endurance.warm_function", function, *map(str, at)]
+        own = {**os.environ, **function_sizes.RUNTIME, **environ, "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
+        event = json.dumps(EVENTS[function]())
+        process = subprocess.run(command, input=event, stdout=subprocess.PIPE, text=True, env=own, check=True)
+    measured: Measured = json.loads(process.stdout.splitlines()[-1])
+    return measured
+
+
+def growth(measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
+    """MiB and blocks from half of the invocations to all."""
+    _, half, whole = (measured[key] for key in sorted(measured, key=int))
+    return whole["mib"] - half["mib"], whole["blocks"] - half["blocks"]
+
+
+def _row(function: str, measured: Measured) -> dict[str, str]:
+    mib, blocks = growth(measured)
+    return {
+        "measurement": f"memory of a warm {function} function, its second half of invocations",
+        "target": "at most 2 MiB, 1,000 blocks",
+        "result": f"{mib:+.1f} MiB, {blocks:+,.0f} blocks",
+        "method": "; ".join(
+            f"after {int(number):,} invocations {at['mib']:.1f} MiB, {at['blocks']:,.0f} blocks"
+            for number, at in measured.items()
+        ),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1])))
