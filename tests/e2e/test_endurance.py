@@ -9,19 +9,18 @@ from datetime import timedelta
 
 import pytest
 
-from bench.endurance import load, week
+from bench.endurance import BY_AGE, load, week
 from bench.endurance.flows import Flow, Flows
 from local.world import Options, World
 
 HOUR = timedelta(hours=1)
-KEPT_BY_AGE = {"rows", "bytes of Tenon's longest object"}
-"""The decision log (90 days) and the load history (7 days, at most 200 kB) are kept longer than the test takes."""
 IDLE_INVOCATIONS = {"provisioner": 60, "lifecycle": 60, "disruption": 60, "interruption": 60, "catalog": 4}
 """A sweep each minute, and the catalog's prices each quarter of an hour."""
 
 
 def without_aged(inventory: dict[str, int]) -> dict[str, int]:
-    return {name: number for name, number in inventory.items() if name not in KEPT_BY_AGE}
+    """Without the decision log and the load history, which are kept longer than the test takes."""
+    return {name: number for name, number in inventory.items() if name not in BY_AGE}
 
 
 def are_sweeps(flow: Flow) -> bool:
