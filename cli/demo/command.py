@@ -124,11 +124,7 @@ def demo(
         from cli.demo.request import DEFAULT_MANIFEST, DemoRequest, Scale, context_of
         from cli.demo.runner import run
 
-    if rest is not None and not 0 < rest <= _MAX_REST:
-        raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")
-    embedded = "--hostile" if hostile else "-c" if settings else ""
-    if embedded and kubeconfig is not None:
-        raise typer.BadParameter(f"{embedded} needs the embedded cluster, so it can't be combined with --kubeconfig")
+    _check(rest, kubeconfig, "--hostile" if hostile else "-c" if settings else "")
     try:
         request = DemoRequest(
             manifests=tuple(manifest or (DEFAULT_MANIFEST,)),
@@ -151,3 +147,15 @@ def demo(
     except (CommandError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     raise typer.Exit(run(request))
+
+
+def _check(rest: float | None, kubeconfig: Path | None, embedded: str) -> None:
+    """Check options that don't fit together; ``embedded`` is the one that needs the embedded cluster.
+
+    Raises:
+        BadParameter: they don't.
+    """
+    if rest is not None and not 0 < rest <= _MAX_REST:
+        raise typer.BadParameter(f"--rest {rest:g}: the minutes must be more than 0, and {_MAX_REST} at most")
+    if embedded and kubeconfig is not None:
+        raise typer.BadParameter(f"{embedded} needs the embedded cluster, so it can't be combined with --kubeconfig")

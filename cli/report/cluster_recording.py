@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cli.cluster.pricing import Prices
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
+    from shared.base.decision_log import DecisionRecord, LaunchRecord
     from shared.cloud_provider import ResolvedNodePools
 
 
@@ -46,24 +47,12 @@ _OF_TERMINATED = (
 def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
     """The recording of the period that ends now, or of the part of it from which on something is known."""
     observed = with_snapshot(observed, without_stopped(observed.snapshot))
-    taken, launched = (
-        observed.history.since(observed.now - period),
-        observed.history.launches_since(observed.now - period),
-    )
-    start = _start(observed, period, [*(d.at for d in taken), *(r.at for r in launched)])
+    taken = observed.history.since(observed.now - period)
+    launched = observed.history.launches_since(observed.now - period)
+    start = _start(observed, period, (*taken, *launched))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)
-    decisions = [
-        RecordedDecision(
-            at=_seconds(d.at, start) or 0.0,
-            node=d.node,
-            outcome=d.outcome,
-            reason=d.reason,
-            why=d.why,
-            savings=d.savings,
-        )
-        for d in taken
-    ]
+    decisions = [_decision(d, start) for d in taken]
     existing = {s.name for s in spans}
     terminated = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in existing}
     spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
@@ -83,11 +72,22 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
     )
 
 
-def _start(observed: ObservedCluster, period: timedelta, recorded: Iterable[datetime]) -> datetime:
+def _decision(record: DecisionRecord, start: datetime) -> RecordedDecision:
+    return RecordedDecision(
+        at=_seconds(record.at, start) or 0.0,
+        node=record.node,
+        outcome=record.outcome,
+        reason=record.reason,
+        why=record.why,
+        savings=record.savings,
+    )
+
+
+def _start(observed: ObservedCluster, period: timedelta, recorded: Iterable[DecisionRecord | LaunchRecord]) -> datetime:
     """The first whole minute of the period before which nothing is known."""
     snapshot = observed.snapshot
     created = [*(n.metadata for n in snapshot.nodes), *(c.metadata for c in snapshot.node_claims)]
-    moments = [*(meta.creation_timestamp for meta in created), *recorded]
+    moments = [*(meta.creation_timestamp for meta in created), *(record.at for record in recorded)]
     first = min((moment for moment in moments if moment is not None), default=None)
     start = observed.now - period
     return start if first is None else max(start, first.replace(second=0, microsecond=0))
