@@ -10,6 +10,7 @@ import re
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.installation import MissingExtraError
 from shared.cluster import errors
 from shared.cluster.connect import ClusterError
 from shared.cluster.kubeconfig import KubeconfigError
@@ -24,7 +25,7 @@ _ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 
 
 def message_of(error: Exception) -> str | None:
-    """The message for an error of the cluster or AWS; None for a bug."""
+    """The message for an error of the cluster, AWS or the installation; None for a bug."""
     match error:
         case ClientError():
             return _aws_error_message(error)
@@ -49,7 +50,7 @@ def _cluster_error(error: Exception) -> str | None:
             return f"{error.message or error}; docs/cli.md lists the permissions that commands need"
         case errors.UnavailableError():
             return f"{error.message or error}; check that the cluster is up and reachable from your network or VPN"
-        case errors.ApiError() | ClusterError():
+        case errors.ApiError() | ClusterError() | MissingExtraError():
             return str(error)
     return None
 

@@ -1,7 +1,8 @@
 """The files that a wheel has in addition to its modules: ``python -m distribution.assets FOLDER`` writes them.
 
-They are the synthesised stacks of ``tenon demo``, which then needs no CDK and no Node.js, and uPlot, which draws the
-report's charts. Both are made from pinned packages each time, so the repository has no copies.
+They are the synthesised stacks of ``tenon demo``, which then needs no CDK and no Node.js, the instance types of the
+local world, and uPlot, which draws the report's charts. They are made from pinned packages each time, so the repository
+has no copies.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
+from cli.cluster import local_catalog
 from cli.demo.request import DemoRequest
 from cli.report import charts
 from distribution import layout
 from infra import assembly
+from local.world import catalog_cache
 from local.world.stack_context import stack_context
+from shared.instance_types import catalog
 
 _ROOT = Path(__file__).resolve().parent.parent
 RELAYS = ("function", "pod")
@@ -40,6 +45,8 @@ def write(build: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             for path in (synthesised / "manifest.json", *synthesised.glob("*.template.json")):
                 shutil.copyfile(path, folder / path.name)
+    types = catalog_cache.load_or_fetch(region=local_catalog.REGION, seed=0, now=datetime.now(UTC))
+    (tenon / "cli" / "cluster" / local_catalog.IN_WHEEL.name).write_bytes(catalog.FORM.encode(types))
     _write_charts(tenon / "cli" / "report" / "page" / charts.IN_WHEEL)
 
 

@@ -35,9 +35,10 @@ __all__ = [
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
-    """What commands.py runs needs to be installed: Tenon's own dependencies, and those of its extra infra."""
+    """What commands.py runs needs to be installed: Tenon's own dependencies, and those of two extras."""
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
-    own = [*project["dependencies"], *project["optional-dependencies"]["infra"]]
+    extras = project["optional-dependencies"]
+    own = [*project["dependencies"], *extras["deploy"], *extras["demo"]]
     return [*build_meta.get_requires_for_build_wheel(config_settings), *own]
 
 

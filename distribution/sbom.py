@@ -8,6 +8,7 @@ botocore, s3transfer) is in no bundle, and so in no bill of one. CycloneDX: http
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
 import sys
 import tomllib
@@ -31,9 +32,11 @@ Json = dict[str, Any]
 
 
 def wheel() -> Json:
-    """The bill of the wheel: its dependencies, in the versions of the lock, and what it has from npm."""
+    """The bill of the wheel and its extras: dependencies in the versions of the lock, and what it has from npm."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    roots = [canonicalize_name(Requirement(text).name) for text in project["dependencies"]]
+    extras = (project["optional-dependencies"][extra] for extra in installation.EXTRAS)
+    texts = [*project["dependencies"], *itertools.chain.from_iterable(extras)]
+    roots = sorted({canonicalize_name(Requirement(text).name) for text in texts})
     pins = _pins()
     components = [*_python(requirements_lock.closure(pins, roots)), _uplot()]
     return _bill(installation.DISTRIBUTION, project["version"], components, pins, roots)

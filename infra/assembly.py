@@ -38,10 +38,6 @@ _TEMPLATE_SOURCES = (
 _CODE_SOURCES = ("functions", "relay", "shared", str(installation.lock(CHECKOUT)))
 
 
-class CdkMissingError(RuntimeError):
-    """The CDK isn't installed; the message says how to install it."""
-
-
 def synthesise(*, cluster: str, out: Path, context: Mapping[str, str] | None = None, region: str | None = None) -> Path:
     """Write one cluster's assembly to ``out`` and return it; without ``region``, for any account and Region.
 
@@ -62,7 +58,7 @@ def cached(*, cluster: str, root: Path, context: Mapping[str, str] | None = None
     Raises:
         OptionError: a context value is invalid.
         BundleError: the functions' code can't be bundled (``bundle`` "full" only).
-        CdkMissingError: the assembly has to be synthesised, and the CDK isn't installed.
+        MissingExtraError: the assembly has to be synthesised, and the CDK isn't installed.
     """
     context = dict(context or {})
     in_wheel = IN_WHEEL / name_in_wheel(cluster, context, region)
@@ -92,13 +88,8 @@ def _inputs(cluster: str, context: Mapping[str, str], region: str | None) -> str
 
 
 def _versions() -> dict[str, str]:
-    try:
-        return {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
-    except importlib.metadata.PackageNotFoundError as error:
-        raise CdkMissingError(
-            "synthesising the stack needs the AWS CDK: install Tenon with its extra infra, such as by "
-            f"`{installation.with_infra()}`"
-        ) from error
+    installation.require("deploy", "synthesising the stack")
+    return {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
 
 
 def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:

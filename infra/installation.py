@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import shutil
 import time
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import platformdirs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
 
 DISTRIBUTION = "tenon-eks"
@@ -29,9 +31,20 @@ _PACKAGES = Path(__file__).resolve().parent.parent
 ROOT = _PACKAGES / "sources" if _PREFIX else _PACKAGES
 """The folder of functions/, infra/, relay/ and shared/ as they are in the repository."""
 
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "demo": ("moto", "celpy", "cryptography", "jsonschema", "aws_lambda_powertools"),
+    "deploy": ("aws_cdk", "constructs", "packaging", "aws_lambda_powertools"),
+    "export": ("prometheus_client", "aws_lambda_powertools"),
+}
+"""The extras of users, each with the modules that it adds to an installation (pyproject.toml says why)."""
+
 _LOCK = "requirements.lock"
 _KEPT_FOLDERS = 20
 _KEPT_SECONDS = 3600.0
+
+
+class MissingExtraError(RuntimeError):
+    """An extra isn't installed; the message says what needs it, and how to install it."""
 
 
 def version() -> str:
@@ -39,10 +52,28 @@ def version() -> str:
     return importlib.metadata.version(DISTRIBUTION)
 
 
-def with_infra() -> str:
-    """The command that installs Tenon with what deploying needs. No registry has Tenon, so it names a file."""
+def require(extra: str, purpose: str) -> None:
+    """Check that what the extra installs is there. ``purpose`` is what needs it.
+
+    Raises:
+        MissingExtraError: it isn't; the message says how to install it.
+    """
+    if missing := [name for name in EXTRAS[extra] if not _is_installed(name)]:
+        raise MissingExtraError(f"{purpose} needs {missing[0]}, which isn't installed: {with_extra(extra)}")
+
+
+def with_extra(extra: str) -> str:
+    """The command that installs Tenon with this extra and those that are there, from a file: no registry has Tenon."""
+    extras = [name for name in EXTRAS if name == extra or all(map(_is_installed, EXTRAS[name]))]
     wheel = DISTRIBUTION.replace("-", "_")
-    return f"pipx install --force 'dist/{wheel}-{version()}-py3-none-any.whl[infra]'"
+    return f"pipx install --force 'dist/{wheel}-{version()}-py3-none-any.whl[{','.join(extras)}]'"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # it is imported, and doesn't say from where
+        return False
 
 
 def own_module(name: str) -> ModuleType:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import json_output, program
 from cli.catalog import output
 from cli.catalog.entries import entries
-from cli.cluster import regions
+from cli.cluster import local_catalog, regions
 from cli.errors import CommandError, UsageError
 from cli.nearest import suggestion
 from cli.printable import echo
@@ -92,11 +92,9 @@ def _types(region_catalog: InstanceTypeCatalog, kubernetes: str, max_pods: int |
 
 def _of_local_world(region: str) -> tuple[InstanceTypeCatalog, str]:
     """The local world's catalog, fetched as the catalog function does, and cached."""
-    from local.world import catalog_cache  # noqa: PLC0415 (slow to import: the local AWS)
-
     region = regions.known(region)
     source = f"the local world in {region}; prices are made up"
-    return catalog_cache.load_or_fetch(region=region, seed=0, now=datetime.now(UTC)), source
+    return local_catalog.read(region, datetime.now(UTC)), source
 
 
 def _of_account(region: str | None) -> tuple[InstanceTypeCatalog, str]:

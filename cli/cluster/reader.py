@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from cli.cluster import manifest_reader, price_origin, regions, source
+from cli.cluster import local_catalog, manifest_reader, price_origin, regions, source
 from cli.cluster.cluster_reference import ClusterReference
 from cli.errors import UsageError
 from cli.progress import progress
@@ -67,7 +67,4 @@ def region_catalog(region: str, *, aws: bool = False) -> tuple[InstanceTypeCatal
             at = region or os.environ.get("AWS_REGION", DEFAULT_REGION)
             fetched = refresh(clients, None, requested=None, region=at, now=now).catalog
         return fetched, price_origin.of_account(fetched)
-    from local.world import catalog_cache  # noqa: PLC0415 (slow to import: the local AWS)
-
-    local = catalog_cache.load_or_fetch(region=regions.known(region or DEFAULT_REGION), seed=0, now=now)
-    return local, price_origin.MADE_UP
+    return local_catalog.read(regions.known(region or DEFAULT_REGION), now), price_origin.MADE_UP

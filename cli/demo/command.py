@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cli.command_help import examples
-from cli.errors import CommandError
+from cli.errors import CommandError, errors_as_one_line
 from cli.progress import progress
 
 _MAX_REST = 7 * 24 * 60
@@ -117,7 +117,10 @@ def demo(
 
     If pods stay pending at the end of a step, the exit code is 1.
     """
-    with progress("Starting"):
+    with errors_as_one_line("demo"), progress("Starting"):
+        from infra import installation
+
+        installation.require("demo", "tenon demo")
         from cli.cluster import regions
         from cli.demo.faults import Fault
         from cli.demo.interruptions import Interrupt

@@ -84,6 +84,9 @@ def export(
     with errors_as_one_line("export"):
         if sum((once, dashboard, rules, manifests)) > 1:
             raise UsageError("--once, --dashboard, --rules and --manifests: give at most one of them")
+        from infra import installation
+
+        installation.require("export", "tenon export")
         if dashboard or rules:
             from cli.export import definitions
 

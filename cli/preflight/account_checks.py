@@ -71,7 +71,7 @@ def template(cluster: str, *, region: str, issuer: str, client: Callable[[str], 
         _assembly(cluster, region=region, issuer=issuer)
     except (LimitError, OptionError) as error:
         yield failed(TEMPLATE, str(error), "report it with the cluster's name, or choose other options")
-    except assembly.CdkMissingError as error:
+    except installation.MissingExtraError as error:
         yield Finding(check=TEMPLATE, status="unknown", summary="it can't be synthesised", action=str(error))
     except OSError as error:  # no Node.js, for example
         yield failed(TEMPLATE, f"it can't be synthesised: {error}", "install Node.js 20 or newer")
@@ -93,7 +93,7 @@ def event_rules(cluster: str, *, region: str, issuer: str, client: Callable[[str
     """Whether the default event bus has room for the cluster's rules."""
     try:
         folder = _assembly(cluster, region=region, issuer=issuer)
-    except (LimitError, OptionError, assembly.CdkMissingError, OSError):
+    except (LimitError, OptionError, installation.MissingExtraError, OSError):
         yield Finding(check=EVENT_RULES, status="unknown", summary="the template can't be synthesised")
         return
     own = resource_names.rule_prefix(cluster)

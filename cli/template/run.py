@@ -13,6 +13,7 @@ from cli.errors import CommandError, UsageError
 from cli.printable import echo
 from cli.template.synthesis import request, synthesise
 from cli.template.upload import Bucket, upload
+from infra import installation
 from shared.api import labels
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def publish(name: str, settings: Sequence[str], *, bucket: str, prefix: str, fil
     requested = request(name, settings)
     if not requested.has_code:
         raise UsageError("-c bundle=source: leaves the functions' code out, and there is nothing to publish")
+    installation.require("deploy", "tenon publish")
     target = Bucket(bucket, prefix)
     with tempfile.TemporaryDirectory() as folder:
         synthesised = synthesise(requested, region=target.region, folder=Path(folder) / "cdk.out")

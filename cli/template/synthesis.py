@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 _NODE = "JSII_NODE"
 """The variable by which the CDK's library is given another Node.js than that on PATH."""
-_EXTRA = ("aws_cdk", "constructs", "packaging")
-"""Packages that the extra ``infra`` installs."""
 _OTHER_KEYS: Mapping[str, str] = {
     "cluster": "the cluster is the argument NAME",
     "clusters": "one template is for one cluster, the argument NAME",
@@ -80,7 +77,8 @@ def synthesise(requested: Request, *, region: str, folder: Path) -> Synthesised:
 
     Raises:
         UsageError: an option is not for this Region.
-        CommandError: a part of the CDK is missing, or the functions' code can't be bundled.
+        MissingExtraError: the CDK is missing.
+        CommandError: Node.js is missing, or the functions' code can't be bundled.
     """
     _check_cdk()
     # These imports start Node.js.
@@ -107,11 +105,10 @@ def _check_cdk() -> None:
     """Check that the CDK's library can run.
 
     Raises:
-        CommandError: it or Node.js is missing.
+        MissingExtraError: it is missing.
+        CommandError: Node.js is missing.
     """
-    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        raise CommandError(f"{missing[0]} isn't installed: {installation.with_infra()}")
+    installation.require("deploy", "the template")
     if shutil.which(os.environ.get(_NODE) or "node") is None:
         raise CommandError("Node.js isn't on PATH, which the CDK's library needs: install version 20 or newer")
 

@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
@@ -41,8 +42,46 @@ def closure(requirements: Iterable[str]) -> set[str]:
     return {name for name, _ in seen}
 
 
-def create(folder: Path, wheel: Path) -> Path:
-    """Create the environment in the folder; the folder of its commands."""
+def _of_extras(declared: Iterable[str], extras: Sequence[str]) -> Iterator[str]:
+    """The requirements without extras and of these."""
+    for text in declared:
+        requirement = Requirement(text)
+        if any(requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            requirement.marker = None
+            yield str(requirement)
+
+
+def size(commands: Path) -> int:
+    """The bytes of the installed files, as `uv` and `pip --no-compile` install them: without bytecode."""
+    (packages,) = commands.parent.glob("lib/python*/site-packages")
+    total = 0
+    for folder, folders, files in os.walk(packages, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        total += sum(Path(folder, name).stat().st_size for name in files if not name.endswith(".pyc"))
+    return total
+
+
+def size_of(distribution: str) -> int:
+    """The bytes of a distribution's files, without bytecode."""
+    files = importlib.metadata.distribution(distribution).files or ()
+    return sum(Path(str(path.locate())).stat().st_size for path in files if path.suffix != ".pyc")
+
+
+def only_for(distribution: str) -> set[str]:
+    """The dependency of Tenon's core, and what only it needs."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    others = [text for text in project["dependencies"] if canonicalize_name(Requirement(text).name) != distribution]
+    return closure([distribution]) - closure(others)
+
+
+def distributions(commands: Path) -> set[str]:
+    """The names of the distributions that are installed."""
+    (packages,) = commands.parent.glob("lib/python*/site-packages")
+    return {canonicalize_name(path.name.split("-")[0]) for path in packages.glob("*.dist-info")}
+
+
+def create(folder: Path, wheel: Path, *, extras: Sequence[str] = ()) -> Path:
+    """Create the environment with these extras in the folder; the folder of its commands."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(python)]
@@ -52,7 +91,7 @@ def create(folder: Path, wheel: Path) -> Path:
     (packages,) = folder.glob("lib/python*/site-packages")
     metadata = next(packages.glob("tenon_eks-*.dist-info")) / "METADATA"
     declared = importlib.metadata.PathDistribution(metadata.parent).requires or []
-    for name in closure(declared):
+    for name in closure(_of_extras(declared, extras)):
         for path in importlib.metadata.distribution(name).files or ():
             top = path.parts[0]
             link = packages / top

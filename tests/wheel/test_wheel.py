@@ -38,7 +38,7 @@ class Installed:
         self.environ = {"PATH": str(commands), "HOME": str(home), "LANG": "C.UTF-8", "COLUMNS": "120"}
 
     def run(self, *arguments: str, code: int = 0, **environ: str) -> str:
-        """The standard output of a command that ends with the exit code."""
+        """The output of a command that ends with the exit code, or what it says on standard error without one."""
         done = subprocess.run(
             [self.tenon, *arguments],
             cwd=self.home,
@@ -48,12 +48,20 @@ class Installed:
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        return done.stdout or done.stderr
 
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     folder = tmp_path_factory.mktemp("user")
+    (folder / "home").mkdir()
+    return Installed(isolated.create(folder / "venv", wheel, extras=("demo", "export")), folder / "home")
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel without extras."""
+    folder = tmp_path_factory.mktemp("core")
     (folder / "home").mkdir()
     return Installed(isolated.create(folder / "venv", wheel), folder / "home")
 
@@ -88,6 +96,7 @@ def test_it_has_the_demos_stacks_and_the_charts_and_nothing_that_needs_the_check
     assert "tenon/cli/demo/manifests/spot-default.yaml" in names
     assert "tenon/cli/verify/page.html" in names
     assert "tenon/local/aws/latencies.yaml" in names
+    assert "tenon/cli/cluster/local_catalog.bin" in names
 
 
 def test_it_adds_one_import_package_and_its_entry_points_are_in_it(wheel: Path) -> None:
@@ -145,7 +154,8 @@ def test_verify_plans_for_a_demo_that_stays_up(installed: Installed, kubeconfig:
 def test_preflight_says_how_to_install_the_cdk(installed: Installed, kubeconfig: Path) -> None:
     findings = json.loads(installed.run("preflight", "demo", "--json", code=1, KUBECONFIG=str(kubeconfig)))
     actions = [finding["action"] for finding in findings if finding["status"] == "unknown"]
-    assert any("pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[infra]'" in action for action in actions)
+    command = "pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[demo,deploy,export]'"
+    assert any(command in action for action in actions)
 
 
 def test_commands_work_where_an_app_has_packages_with_the_names_of_ours(installed: Installed) -> None:
@@ -165,7 +175,50 @@ def test_manifests_and_help(installed: Installed) -> None:
     assert "Usage: tenon plan [OPTIONS]" in installed.run("plan", "--help")
 
 
-def test_the_cdk_is_left_to_an_extra(installed: Installed) -> None:
-    (packages,) = installed.tenon.parent.parent.glob("lib/python*/site-packages")
-    assert not (packages / "aws_cdk").exists()
-    assert (packages / "moto").exists()
+MOST_PACKAGES, MOST_MB = 30, 120
+"""Without the Kubernetes client and what only it needs."""
+CLIENT_PACKAGES, CLIENT_MB = 25, 140
+
+
+def test_the_core_is_small(core: Installed) -> None:
+    names = isolated.distributions(core.tenon.parent)
+    assert not names & {"moto", "aws-cdk-lib", "aws-lambda-powertools", "prometheus-client"}
+    client = isolated.only_for("kubernetes")
+    assert len(names - client) < MOST_PACKAGES, sorted(names - client)
+    assert len(client) < CLIENT_PACKAGES, sorted(client)
+    size = isolated.size(core.tenon.parent)
+    size_of_client = sum(map(isolated.size_of, client))
+    assert size - size_of_client < MOST_MB * 1_000_000
+    assert size_of_client < CLIENT_MB * 1_000_000
+
+
+def test_the_core_reads_files_without_aws(core: Installed) -> None:
+    shutil.copyfile(ROOT / "cli/demo/manifests/spot-default.yaml", core.home / "app.yaml")
+    assert "Usage: tenon nodes" in core.run("nodes", "--help")
+    assert "app.yaml · 0 nodes" in core.run("plan", "--file", "app.yaml")
+    assert "default can launch nodes" in core.run("explain", "nodepool", "default", "--file", "app.yaml")
+    assert "Usage: tenon migrate" in core.run("migrate", "--help")
+    assert "kind: CustomResourceDefinition" in core.run("manifests", "prod")
+    assert json.loads(core.run("schema", "plan"))["title"] == "tenon plan --json"
+    (entry,) = json.loads(core.run("catalog", "m5.large", "--json"))
+    assert entry["name"] == "m5.large"
+    shutil.copyfile(ROOT / "tests/scenarios/data/000-plain-10.json.gz", core.home / "problem.json.gz")
+    assert re.search(r"\d+ pods on \d+ new nodes? for", core.run("simulate", "problem.json.gz"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "extra"),
+    [
+        ("demo", "moto", "demo"),
+        ("template prod", "aws_cdk", "deploy"),
+        ("publish prod --bucket b", "aws_cdk", "deploy"),
+        ("export --once", "prometheus_client", "export"),
+        ("catalog --region eu-west-1", "moto", "demo"),
+    ],
+)
+def test_a_missing_extra_is_named_in_one_line(core: Installed, arguments: str, module: str, extra: str) -> None:
+    said = core.run(*arguments.split(), code=1)
+    assert said.startswith(f"tenon {arguments.split(maxsplit=1)[0]}: ")
+    assert f"needs {module}, which isn't installed: pipx install --force 'dist/tenon_eks-" in said
+    assert said.endswith(f"-py3-none-any.whl[{extra}]'\n")
+    assert said.count("\n") == 1

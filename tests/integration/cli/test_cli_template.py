@@ -194,7 +194,8 @@ def test_a_missing_part_of_the_cdk_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setitem(sys.modules, "constructs", None)
     assert_error(
         ["template", "demo"],
-        "constructs isn't installed: pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[infra]'",
+        "the template needs constructs, which isn't installed: "
+        "pipx install --force 'dist/tenon_eks-0.1.0-py3-none-any.whl[demo,deploy,export]'",
         code=1,
     )
 

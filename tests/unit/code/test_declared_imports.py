@@ -12,13 +12,24 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from infra import installation
 from tests.unit.code import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHIPPED = ("cli", "functions", "infra", "local", "relay", "shared")
-EXTRAS = {"infra": ("infra",), "bench": ("infra", "dev"), "docs": ("infra", "dev"), "distribution": ("infra", "dev")}
+_ALL = ("demo", "deploy", "docs", "export", "dev")
+EXTRAS = {
+    "cli": ("export",),
+    "functions": ("deploy",),
+    "shared": ("deploy",),
+    "infra": ("deploy",),
+    "local": ("demo",),
+    "bench": _ALL,
+    "docs": _ALL,
+    "distribution": _ALL,
+}
 """The extras in addition to the plain dependencies, by package; what isn't shipped may need those of developers."""
 
 
@@ -89,4 +100,15 @@ def test_each_dependency_has_its_reason_next_to_it() -> None:
         for before, line in zip(["", *lines], lines, strict=False)
         if line.startswith('    "') and "#" not in line and not before.strip().startswith("#")
     ]
-    assert bare == ['    "tenon-eks[infra]",']
+    assert bare == ['    "tenon-eks[demo,deploy,docs,export]",']
+
+
+def test_the_modules_that_stand_for_an_extra_are_all_of_its_distributions() -> None:
+    """So that a command never fails inside because a part of its extra isn't installed."""
+    providers = importlib.metadata.packages_distributions()
+    groups = _project()
+    for extra, modules in installation.EXTRAS.items():
+        declared = {canonicalize_name(Requirement(text).name) for text in groups[extra]}
+        named = {canonicalize_name(name) for module in modules for name in providers[module]}
+        assert declared - named <= {"aws-cdk-lambda-layer-kubectl-v34"}, extra  # a part of the module aws_cdk
+        assert named & declared, extra

@@ -45,7 +45,7 @@ def by_name(line: str) -> Iterator[str]:
         ("uv tool install tenon-eks", ["tenon-eks"]),
         ("uvx tenon demo", ["tenon", "demo"]),
         ("pipx install dist/tenon_eks-*.whl   # after make wheel", []),
-        ("pip install './tenon_eks-0.1.0-py3-none-any.whl[infra]'", []),
+        ("pip install './tenon_eks-0.1.0-py3-none-any.whl[deploy]'", []),
         ("pip install --quiet --require-hashes -r requirements.lock", []),
     ],
 )
