@@ -31,6 +31,7 @@ VERSIONS = {
     "shadow report": 1,
     "simulate": 1,
     "status": 1,
+    "upgrade-check": 1,
     "verify": 1,
 }
 """The schema version of each command's output. Any change of a schema raises it."""

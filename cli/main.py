@@ -32,6 +32,7 @@ from cli.shadow.command import shadow
 from cli.simulate.command import simulate
 from cli.status.command import status
 from cli.template.command import publish, template
+from cli.upgrade.command import upgrade_check
 from cli.verify.command import verify
 
 app = typer.Typer(
@@ -64,7 +65,7 @@ def _options(
 
 for command in (
     preflight, plan, explain, nodes, node_groups, report, status, pause, resume, simulate, manifests, template,
-    publish, export, catalog, demo, schema, rollback, verify,
+    publish, export, catalog, demo, schema, rollback, verify, upgrade_check,
 ):  # fmt: skip
     app.command(cls=Command)(kubectl_plugin.with_kubeconfig(command))
 app.add_typer(migrate)

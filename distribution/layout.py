@@ -41,6 +41,7 @@ def move_packages(folder: Path) -> None:
     target = folder / IMPORT_PACKAGE
     target.mkdir()
     (target / "__init__.py").write_bytes(_INIT)
+    (target / "py.typed").touch()  # type checkers look for it in the top-level package (PEP 561)
     for name in BUNDLED:
         shutil.copytree(folder / name, target / SOURCES / name)
     for name in PACKAGES:

@@ -89,7 +89,7 @@ def _inputs(cluster: str, context: Mapping[str, str], region: str | None) -> str
 
 def _versions() -> dict[str, str]:
     installation.require("deploy", "synthesising the stack")
-    return {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs")}
+    return {name: importlib.metadata.version(name) for name in ("aws-cdk-lib", "constructs", installation.DISTRIBUTION)}
 
 
 def _key(cluster: str, context: Mapping[str, str], region: str | None) -> str:

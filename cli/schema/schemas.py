@@ -37,6 +37,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "shadow report": ("cli.shadow.json_report:ShadowReport",),
     "simulate": ("cli.simulate.json_decision:SchedulingDecision",),
     "status": ("cli.status.deployment:StatusOutput",),
+    "upgrade-check": ("cli.upgrade.comparison:UpgradeCheck",),
     "verify": ("cli.verify.output:VerificationPlan", "cli.verify.output:VerificationReport"),
 }
 """By command, the types of its output; several where options choose. They are imported when they are needed."""

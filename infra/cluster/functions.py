@@ -29,7 +29,7 @@ from functions.relay.settings import RelaySettings
 from functions.shadow.settings import ShadowSettings
 from functions.termination.settings import TerminationSettings
 from functions.webhook.settings import WebhookSettings
-from infra import function_sizes
+from infra import function_sizes, installation
 from infra.cluster import permissions, resource_names
 from infra.cluster.permission_scope import allow
 from shared.base import settings
@@ -213,7 +213,7 @@ def make_function(
         scope,
         name.capitalize(),
         function_name=resource_names.function(owner or options.cluster, name),
-        description=purpose,
+        description=f"{purpose} (Tenon {installation.version()})",  # `tenon upgrade-check` reads it
         runtime=lambda_.Runtime.PYTHON_3_13,
         architecture=ARCHITECTURES[options.function_architecture],
         handler=f"functions.{name}.handler.handle",

@@ -96,7 +96,8 @@ def test_it_has_the_demos_stacks_and_the_charts_and_nothing_that_needs_the_check
     assert "tenon/cli/demo/manifests/spot-default.yaml" in names
     assert "tenon/cli/verify/page.html" in names
     assert "tenon/local/aws/latencies.yaml" in names
-    assert "tenon/cli/cluster/local_catalog.bin" in names
+    assert {"tenon/cli/cluster/local_catalog.bin", "tenon/py.typed"} <= set(names)
+    assert [name for name in names if name.endswith("/licenses/NOTICE")]
 
 
 def test_it_adds_one_import_package_and_its_entry_points_are_in_it(wheel: Path) -> None:

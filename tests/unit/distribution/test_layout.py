@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 
 import pytest
 
@@ -69,3 +70,10 @@ def test_entry_points_are_in_the_import_package() -> None:
     assert layout.moved_entry_points(text) == (
         "[console_scripts]\nkubectl_complete-tenon = tenon.cli.main:complete\nother = sharedlib.main:run\n"
     )
+
+
+def test_the_newest_version_of_the_changelog_is_that_of_the_distribution() -> None:
+    project = tomllib.loads((source.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    headings = re.findall(r"^## \[(\S+)\]", (source.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] in {project["version"], "Unreleased"}
+    assert project["version"] in headings

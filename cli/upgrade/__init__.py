@@ -1,0 +1,1 @@
+"""``tenon upgrade-check``: what an upgrade of Tenon itself would change."""
