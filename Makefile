@@ -102,6 +102,10 @@ wheel: $(READY) ## the wheel in dist/, with the demo's stack and uPlot in it, an
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 	@$(BIN)/python -m distribution.sbom dist/sbom >/dev/null
 
+.PHONY: chart
+chart: $(READY) ## a Helm chart of what Tenon needs in a cluster, in dist/chart/tenon
+	@$(BIN)/python -m distribution.chart dist/chart
+
 .PHONY: audit
 audit: $(READY) ## the pinned versions, compared with PyPI's advisories (ARGS=--if-reachable: no error without them)
 	@$(BIN)/python -m distribution.audit $(ARGS)

@@ -57,6 +57,9 @@ def store(deployment: Deployment, metadata: dict[str, Any], name: str = NODE_POO
             {"labels": HELM, "annotations": {**GENERATED, "meta.helm.sh/release-name": "karpenter-crd"}},
             id="Karpenter's, by Helm",
         ),
+        pytest.param(
+            {"labels": HELM, "annotations": {"meta.helm.sh/release-name": "tenon"}}, id="Tenon's, by its chart"
+        ),
     ],
 )
 def test_definitions_of_tenon_and_karpenter_may_be_overwritten(

@@ -60,8 +60,7 @@ def _owner_besides_karpenter(definition: Mapping[str, Any], *, auto_mode: bool) 
     if owners := metadata.get("ownerReferences"):
         return f"{owners[0]['kind']} {owners[0]['name']}"
     if manager == _HELM:
-        release = str(annotations.get(_HELM_RELEASE, ""))
-        return "" if _KARPENTER in release.lower() else f"Helm release {release}"
+        return _foreign_release(str(annotations.get(_HELM_RELEASE, "")))
     if manager.lower() not in {"", OWNER, _KARPENTER}:
         return str(manager)
     if annotations.get(OWNER_ANNOTATION) == OWNER:
@@ -70,6 +69,12 @@ def _owner_besides_karpenter(definition: Mapping[str, Any], *, auto_mode: bool) 
     if auto_mode or any(name == _AUTO_MODE_MANAGER or name.startswith(f"{_AUTO_MODE_MANAGER}-") for name in managers):
         return "EKS Auto Mode"
     return "" if _GENERATED in annotations else "an unknown owner"
+
+
+def _foreign_release(release: str) -> str:
+    """The Helm release in words; "" for Karpenter's, and for that of Tenon's own chart (distribution/chart.py)."""
+    own = any(name in release.lower() for name in (_KARPENTER, OWNER))
+    return "" if own else f"Helm release {release}"
 
 
 def has_auto_mode(description: Mapping[str, Any]) -> bool:
