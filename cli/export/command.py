@@ -43,6 +43,7 @@ RoleArn = Annotated[
     typer.Option(metavar="ARN", help="With --manifests: the pod's role if it gets it by IRSA.", rich_help_panel=_PRINT),
 ]
 NoCloudWatch = Annotated[bool, typer.Option("--no-cloudwatch", help="Don't read CloudWatch.")]
+CostLabel = Annotated[str, typer.Option(metavar="KEY", help="Split the cost of namespaces by this label of pods, too.")]
 NoPods = Annotated[bool, typer.Option("--no-pods", help="Without a series for each pod, for large clusters.")]
 Offerings = Annotated[
     bool, typer.Option("--offerings", help="Prices of all instance types, not only of those that nodes use.")
@@ -67,6 +68,7 @@ def export(
     cloudwatch_interval: CloudWatchInterval = 300,
     image: Image = "",
     role_arn: RoleArn = "",
+    cost_label: CostLabel = "",
     no_cloudwatch: NoCloudWatch = False,
     no_pods: NoPods = False,
     offerings: Offerings = False,
@@ -103,6 +105,7 @@ def export(
             interval=interval,
             cloudwatch_interval=None if no_cloudwatch else cloudwatch_interval,
             by_pod=not no_pods,
+            cost_label=cost_label,
             all_offerings=offerings,
         )
         run.run(reference, options, listen=listen, port=port, once=once)

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from cli.cluster import live_reader
-from cli.export import families, node_metrics, pod_metrics, pool_metrics
+from cli.export import cost_allocation, families, node_metrics, pod_metrics, pool_metrics
 from cli.export.cloudwatch import CloudWatchMetrics
 from cli.export.cluster_reader import ClusterReader
 from cli.export.exposition import Exposition, sample
@@ -39,11 +39,13 @@ class ExportOptions(Struct, kw_only=True):
     """Intervals are in seconds. ``cloudwatch_interval`` None: CloudWatch is not read.
 
     ``by_pod``: with a sample for each pod. ``all_offerings``: with prices that no node has.
+    ``cost_label``: the label of pods by whose value costs are split, in addition to the namespace.
     """
 
     interval: float = 30.0
     cloudwatch_interval: float | None = 300.0
     by_pod: bool = True
+    cost_label: str = ""
     all_offerings: bool = False
 
 
@@ -127,6 +129,7 @@ class Exporter:
         yield from self._reboots.samples()
         if catalog is not None:
             yield from node_metrics.price_samples(table, catalog, all_offerings=self._options.all_offerings)
+            yield from cost_allocation.samples(table.rows, state.snapshot.pods, label=self._options.cost_label)
 
     def _read_catalog(self, _now: datetime) -> tuple[Sample, ...]:
         """Keep the catalog; nodes are priced whenever the cluster is read."""

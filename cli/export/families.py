@@ -216,6 +216,13 @@ OLDEST_PENDING = _gauge(metrics.OLDEST_PENDING_SECONDS.name, metrics.OLDEST_PEND
 COST = _gauge(
     metrics.COST.name, "Price of nodes, USD per hour, at the catalog's prices.", "nodepool", *_OFFERING, source=CATALOG
 )
+NAMESPACE_COST = _gauge(
+    "tenon_namespace_cost_usd_per_hour",
+    "Price of nodes, split by what pods of a namespace request: half by CPU, half by memory. With --cost-label KEY, "
+    "label is the value of that label of pods. What nobody requests has no label namespace.",
+    "namespace", "label",
+    source=CATALOG,
+)  # fmt: skip
 UNPRICED = _gauge("tenon_nodes_without_price", "Nodes whose price the catalog doesn't know.", source=CATALOG)
 OFFERING_PRICE = _gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
