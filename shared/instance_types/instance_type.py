@@ -302,3 +302,72 @@ def ami_for(instance_labels: Mapping[str, str], amis: Iterable[ResolvedAMI]) -> 
     return next(
         (a for a in amis if all(met(r.operator, r.values, instance_labels.get(r.key)) for r in a.requirements)), None
     )
+
+
+_LETTERS = re.compile(r"[a-z]*")
+_STANDARD = frozenset("acdhimrtz")
+_OF_A_CATEGORY = {"g": "g-vt", "vt": "g-vt", "dl": "dl", "f": "f", "inf": "inf", "trn": "trn", "x": "x"}
+_AT_LEAST = ">="
+_ANY_ZONE = "*"
+
+
+def quota_of(instance_type: str) -> str:
+    """The quota that counts the type's vCPUs, for each of spot and on-demand.
+
+    Source: "Spot Instance quotas", https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/using-spot-limits.html. A
+    family of another letter counts as one of its own: if it shares a quota after all, that costs a call.
+
+    >>> quota_of("m7i-flex.large"), quota_of("g6.xlarge"), quota_of("p5.48xlarge"), quota_of("x2idn.large")
+    ('standard', 'g-vt', 'p5', 'x')
+    """
+    family = instance_type.partition(".")[0]
+    letters = _LETTERS.match(family)
+    category = letters.group() if letters is not None else ""
+    if category in _STANDARD:
+        return "standard"
+    return _OF_A_CATEGORY.get(category, family)
+
+
+def beyond_quota(capacity_type: str, instance_type: str, vcpus: int) -> OfferingKey:
+    """What stands for every offering of the type's quota with that many vCPUs or more, in any zone.
+
+    A quota holds for all types that share it, so what doesn't fit into it is one mark. Smaller types may fit.
+
+    >>> beyond_quota("spot", "c7g.2xlarge", 8)
+    ('spot', 'standard>=8', '*')
+    """
+    return (capacity_type, f"{quota_of(instance_type)}{_AT_LEAST}{vcpus}", _ANY_ZONE)
+
+
+def is_of_quota(offering: OfferingKey) -> bool:
+    """Whether it stands for offerings of a quota."""
+    return offering[2] == _ANY_ZONE
+
+
+def with_quotas(unavailable: frozenset[OfferingKey], catalog: InstanceTypeCatalog) -> frozenset[OfferingKey]:
+    """The unavailable offerings, with each one of the catalog that its quota has no room for."""
+    if not any(map(is_of_quota, unavailable)):
+        return unavailable
+    return unavailable | {
+        (capacity_type, hardware.name, zone)
+        for capacity_type, least in _least_vcpus(unavailable).items()
+        for hardware in catalog.hardware
+        if hardware.vcpus >= least.get(quota_of(hardware.name), hardware.vcpus + 1)
+        for zone in catalog.offered.get(hardware.name, ())
+    }
+
+
+def is_covered(capacity_type: str, instance_type: str, vcpus: int, unavailable: Collection[OfferingKey]) -> bool:
+    """Whether the quota of the type has no room for it."""
+    least = _least_vcpus(unavailable).get(capacity_type, {})
+    return vcpus >= least.get(quota_of(instance_type), vcpus + 1)
+
+
+def _least_vcpus(unavailable: Iterable[OfferingKey]) -> dict[str, dict[str, int]]:
+    """The least vCPUs that don't fit, by capacity type and quota."""
+    least: dict[str, dict[str, int]] = {}
+    for capacity_type, name, _ in filter(is_of_quota, unavailable):
+        quota, _, vcpus = name.partition(_AT_LEAST)
+        by_quota = least.setdefault(capacity_type, {})
+        by_quota[quota] = min(int(vcpus), by_quota.get(quota, int(vcpus)))
+    return least

@@ -27,10 +27,9 @@ from shared.api.zonal_shift import format_shifts
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import ResolvedNodePools
 from shared.instance_types import allocatable, withheld_offerings
-from shared.instance_types.instance_type import met
+from shared.instance_types.instance_type import met, with_quotas
 from shared.instance_types.provider import list_instance_types, volume_gib, volume_price, with_volumes
 from shared.instance_types.spot_risk import spot_risk
-from shared.instance_types.unavailable_offerings import with_quotas
 from shared.launch import boot_failures
 from shared.launch.node_class.free_addresses import short_for, short_zones
 from shared.launch.node_class.status import resolve

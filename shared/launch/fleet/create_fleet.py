@@ -25,7 +25,7 @@ from shared.api.nodeclass import ResolvedAMI
 from shared.base.aws import error_code
 from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import LaunchedInstance, LaunchFailure, provider_id
-from shared.instance_types.unavailable_offerings import beyond_quota, is_of_quota, quota_of
+from shared.instance_types.instance_type import beyond_quota, is_of_quota, quota_of
 from shared.launch import launch_template
 from shared.launch.fleet import errors
 from shared.launch.fleet.overrides import Override, offering_labels

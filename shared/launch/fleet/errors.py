@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from shared.base.struct import with_fields
 from shared.cloud_provider import LaunchFailure
+from shared.launch.fleet.overrides import without_unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -296,7 +297,7 @@ def _hint(code: str, text: str) -> str:
 def is_plan_exhausted(results: Sequence[LaunchResult], plan: FleetPlan) -> bool:
     """Whether NodeClaims got no instance, and errors show every offering of the plan to have no capacity."""
     unavailable = {offering for failure in capacity_failures(results).values() for offering in failure.unavailable}
-    return bool(unavailable) and unavailable >= set(plan.offering_keys)
+    return bool(unavailable) and without_unavailable(plan, unavailable) is None
 
 
 def capacity_failures(results: Sequence[LaunchResult]) -> dict[str, LaunchFailure]:

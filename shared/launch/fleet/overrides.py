@@ -19,11 +19,11 @@ from shared.instance_types.instance_type import (
     RESERVATION_TYPE,
     ami_for,
     is_bare_metal,
+    is_covered,
     meets,
 )
 from shared.instance_types.interruption_rates import DEFAULT_RATE
 from shared.instance_types.spot_risk import price_factor
-from shared.instance_types.unavailable_offerings import is_covered
 from shared.scheduling.decision import MAX_INSTANCE_TYPES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.instance_types.unavailable_offerings import beyond_quota, is_covered, with_quotas
+from shared.instance_types.instance_type import beyond_quota, is_covered, with_quotas
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 VCPUS = {"m7i.large": 2, "c7g.2xlarge": 8, "r6a.4xlarge": 16, "g6.xlarge": 4, "p5.48xlarge": 192}
