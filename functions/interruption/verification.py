@@ -20,7 +20,7 @@ from shared.interruptions.state_change import STOPPING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_ec2 import EC2Client
@@ -81,14 +81,11 @@ class Verification(MutableStruct, kw_only=True):
                 continue
             age = now - message.event.time
             facts = facts_by_instance.get(instance_id(claim.status.provider_id))
-            verdict = verify(message.event.notice.evidence, facts, age=age)
+            verdict = self._bounded(verify(message.event.notice.evidence, facts, age=age), message, claim, age=age)
             if verdict is Verdict.CONTRADICTED:
                 self._report_contradicted(message, claim, facts)
                 continue
             unconfirmed = verdict is Verdict.UNCONFIRMED
-            if unconfirmed and _is_improbable(message.event.notice, claim) and not self._take_share(claim):
-                verify_again |= {message.id} if age < SPOT_STATUS_LAG else set()
-                continue
             if verdict is Verdict.PENDING or (unconfirmed and age < SPOT_STATUS_LAG):
                 verify_again.add(message.id)
             if verdict is not Verdict.PENDING:
@@ -97,6 +94,13 @@ class Verification(MutableStruct, kw_only=True):
                     VerifiedEvent(message=message, claim=claim, confirmed=not unconfirmed, instance=instance)
                 )
         return verified, verify_again
+
+    def _bounded(self, verdict: Verdict, message: Message, claim: NodeClaim, *, age: timedelta) -> Verdict:
+        """The verdict; an improbable event that EC2 doesn't confirm waits for a share of its NodePool, briefly."""
+        improbable = verdict is Verdict.UNCONFIRMED and _is_improbable(message.event.notice, claim)
+        if not improbable or self._take_share(claim):
+            return verdict
+        return Verdict.PENDING if age < SPOT_STATUS_LAG else Verdict.CONTRADICTED
 
     def _take_share(self, claim: NodeClaim) -> bool:
         """Whether the limit of nodes that are drained because of messages alone allows one more of the NodePool."""

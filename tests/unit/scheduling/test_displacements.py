@@ -13,7 +13,7 @@ from shared.api import nodeclaim
 from shared.api.kubernetes import Pod
 from shared.api.nodeclaim import NodeClaim
 from shared.base.struct import with_fields
-from shared.scheduling.nominations.displacements import brake, possible_losses, with_losses
+from shared.scheduling.nominations.displacements import Record, brake, possible_losses, with_losses
 from shared.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -103,8 +103,8 @@ def test_each_machine_that_is_lost_in_a_row_is_remembered_longer() -> None:
     pods = (pod("web-1", "2"), pod("agent", "3", node="n1", owner=[{**OWNER[0], "kind": "DaemonSet"}]))
     snapshot = Snapshot(taken_at=NOW, pods=pods, node_claims=(claim("default/web-1"),))
     (loss,) = possible_losses(snapshot, {"default/web-"})
+    record: Record = {}
     now, launched = NOW, 0
-    record: dict[str, Any] = {}
     while now < NOW + timedelta(days=1):
         braked = brake(with_fields(snapshot, taken_at=now), record, {"default/web-1"})
         if braked is None or not braked.refused:
