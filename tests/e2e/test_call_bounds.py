@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MINUTE = timedelta(minutes=1)
+TOO_MANY = 429
 PER_OBJECT = 240
 """Writes of one kind to one object of Kubernetes an hour: four a minute, by sweeps and by requeues of drains."""
 BOUNDS: dict[str, int] = {
@@ -106,6 +107,46 @@ def denied(method: str, path: str, status: int = 500) -> Callable[[World], None]
     return lambda world: world.faults.inject_kubernetes(method, path, fault, times=ALWAYS)
 
 
+def refused(status: int, code: str) -> Callable[[World], None]:
+    """The API server refuses a third of all requests."""
+    fault = Fault(code=code, status=status, retry_after=1 if status == TOO_MANY else 0)
+
+    def inject(world: World) -> None:
+        world.faults.inject(
+            lambda p: p.service == "kubernetes" and p.caller.startswith("tenon"), fault, times=ALWAYS, chance=1 / 3
+        )
+
+    return inject
+
+
+def skewed(minutes: int) -> Callable[[World], None]:
+    """The functions' clock is off."""
+
+    def skew(world: World) -> None:
+        world.aws.functions.skew = timedelta(minutes=minutes)
+
+    return skew
+
+
+def quota_reached(world: World) -> None:
+    for capacity_type in ("spot", "on-demand"):
+        world.aws.capacity.fail(capacity_type, "*", "*", ("VcpuLimitExceeded", "more vCPU capacity than your limit"))
+
+
+def disrupted_zone(world: World) -> None:
+    with world.aws.lock:
+        zone = min(node["metadata"]["labels"]["topology.kubernetes.io/zone"] for node in world.nodes())
+        world.aws.consistency.disrupted_zones = frozenset({zone})
+
+
+def lost_definitions(world: World) -> None:
+    """The NodePool goes with its NodeClaims, as when the definitions are deleted; the class stays."""
+    for kind in (world.store.kind("karpenter.sh/v1", "NodeClaim"), world.store.kind(*NODE_POOL)):
+        for stored in world.store.list(kind):
+            world.store.patch(kind, stored["metadata"]["name"], {"metadata": {"finalizers": None}})
+            world.store.delete(kind, stored["metadata"]["name"])
+
+
 def budget_of_zero(world: World) -> None:
     world.apply(sample_objects.budget("web", 0))
 
@@ -119,6 +160,14 @@ FAILURES: dict[str, Callable[[World], None]] = {
     "NodeClaims are denied": denied("POST", "/nodeclaims"),
     "DynamoDB away": everything_of("dynamodb"),
     "SQS away": everything_of("sqs"),
+    "throttled launches": always("ec2", "CreateFleet", "RequestLimitExceeded", 503),
+    "API server answers 429": refused(TOO_MANY, "TooManyRequests"),
+    "API server answers 503": refused(503, "ServiceUnavailable"),
+    "clock of the functions is five minutes ahead": skewed(5),
+    "clock of the functions is five minutes behind": skewed(-5),
+    "quota of vCPUs reached": quota_reached,
+    "zone without answers": disrupted_zone,
+    "definitions are lost": lost_definitions,
 }
 
 
@@ -153,7 +202,8 @@ def troubled(world: World, failure: str) -> Counts:
     counts = Counts(world)
     FAILURES[failure](world)
     label = {"spec": {"template": {"metadata": {"labels": {"new": "true"}}}}}
-    world.store.patch(world.store.kind(*NODE_POOL), "default", label)
+    if world.store.find(world.store.kind(*NODE_POOL), "default") is not None:
+        world.store.patch(world.store.kind(*NODE_POOL), "default", label)
     world.scale("default", "web", READY + 2)
     return counts
 
@@ -173,8 +223,23 @@ def excesses(hour: Hour) -> dict[str, int]:
     }
 
 
+SLOW = {
+    "throttled launches",
+    "quota of vCPUs reached",
+    "API server answers 503",
+    "zone without answers",
+    "clock of the functions is five minutes behind",
+    "definitions are lost",
+}
+"""Failures of whose worlds two hours take long."""
+
+
 @pytest.mark.calm_world  # it counts calls
-@pytest.mark.parametrize(("failure", "opened"), [(f, f) for f in FAILURES], indirect=["opened"], ids=list(FAILURES))
+@pytest.mark.parametrize(
+    ("failure", "opened"),
+    [pytest.param(f, f, id=f, marks=[pytest.mark.long] if f in SLOW else []) for f in FAILURES],
+    indirect=["opened"],
+)
 def test_calls_of_an_hour_are_bounded_whatever_fails(opened: World, failure: str) -> None:
     counts = troubled(opened, failure)
     run_hour(opened, failure)
