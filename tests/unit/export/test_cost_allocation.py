@@ -47,8 +47,8 @@ def costs(rows: list[Row], pods: list[Pod], *, label: str = "") -> dict[tuple[st
 
 
 def test_half_of_a_price_is_for_cpu_and_half_for_memory_and_the_rest_has_no_namespace() -> None:
-    found = costs([row()], [pod("web", "2", "2Gi"), pod("web", "1", "2Gi"), pod("jobs", "1", "1Gi")])
-    assert found == pytest.approx({("web", ""): 0.625, ("jobs", ""): 0.1875, ("", ""): 0.1875})
+    split = costs([row()], [pod("web", "2", "2Gi"), pod("web", "1", "2Gi"), pod("jobs", "1", "1Gi")])
+    assert split == pytest.approx({("web", ""): 0.625, ("jobs", ""): 0.1875, ("", ""): 0.1875})
 
 
 def test_the_sum_is_the_price_of_the_nodes_also_where_pods_request_more_than_is_allocatable() -> None:
@@ -64,8 +64,8 @@ def test_pods_that_have_ended_or_have_no_node_cost_nothing() -> None:
 
 def test_a_label_of_pods_splits_namespaces() -> None:
     pods = [pod("web", "1", "2Gi", team="red"), pod("web", "1", "2Gi", team="blue"), pod("web", "2", "4Gi")]
-    found = costs([row()], pods, label="team")
-    assert found == pytest.approx({("web", "red"): 0.25, ("web", "blue"): 0.25, ("web", ""): 0.5, ("", ""): 0.0})
+    split = costs([row()], pods, label="team")
+    assert split == pytest.approx({("web", "red"): 0.25, ("web", "blue"): 0.25, ("web", ""): 0.5, ("", ""): 0.0})
 
 
 def test_an_amount_that_cannot_be_parsed_hides_nothing_else() -> None:
