@@ -70,8 +70,8 @@ def size_of(distribution: str) -> int:
 def only_for(distribution: str) -> set[str]:
     """The dependency of Tenon's core, and what only it needs."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    others = [text for text in project["dependencies"] if canonicalize_name(Requirement(text).name) != distribution]
-    return closure([distribution]) - closure(others)
+    unrelated = [text for text in project["dependencies"] if canonicalize_name(Requirement(text).name) != distribution]
+    return closure([distribution]) - closure(unrelated)
 
 
 def distributions(commands: Path) -> set[str]:
