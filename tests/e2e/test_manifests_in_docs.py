@@ -21,11 +21,18 @@ SERVERS_OWN = {"status", "metadata"}
 """Fields that the server sets, so what is written isn't what is read."""
 
 
+OF_OTHER_CONTROLLERS = ("argocd", "flux-system")
+"""Namespaces whose objects are for Argo CD and Flux, which aren't here: tests/unit/docs/test_gitops_examples.py."""
+
+
 def manifests(page: Path) -> list[dict[str, Any]]:
-    """The complete objects in a page's YAML blocks."""
+    """The complete objects in a page's YAML blocks, but for those of other controllers."""
     blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     documents = [doc for text in blocks for doc in yaml.safe_load_all(text.replace("NAME", "demo"))]
-    return [doc for doc in documents if isinstance(doc, dict) and "kind" in doc and "name" in doc.get("metadata", {})]
+    objects = [
+        doc for doc in documents if isinstance(doc, dict) and "kind" in doc and "name" in doc.get("metadata", {})
+    ]
+    return [obj for obj in objects if obj["metadata"].get("namespace") not in OF_OTHER_CONTROLLERS]
 
 
 WITH_MANIFESTS = [page for page in PAGES if manifests(page)]
