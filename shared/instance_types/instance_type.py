@@ -346,28 +346,21 @@ def is_of_quota(offering: OfferingKey) -> bool:
 
 def with_quotas(unavailable: frozenset[OfferingKey], catalog: InstanceTypeCatalog) -> frozenset[OfferingKey]:
     """The unavailable offerings, with each one of the catalog that its quota has no room for."""
-    if not any(map(is_of_quota, unavailable)):
-        return unavailable
+    marks = tuple(filter(is_of_quota, unavailable))
     return unavailable | {
         (capacity_type, hardware.name, zone)
-        for capacity_type, least in _least_vcpus(unavailable).items()
+        for capacity_type in {mark[0] for mark in marks}
         for hardware in catalog.hardware
-        if hardware.vcpus >= least.get(quota_of(hardware.name), hardware.vcpus + 1)
+        if is_covered(capacity_type, hardware.name, hardware.vcpus, marks)
         for zone in catalog.offered.get(hardware.name, ())
     }
 
 
-def is_covered(capacity_type: str, instance_type: str, vcpus: int, unavailable: Collection[OfferingKey]) -> bool:
-    """Whether the quota of the type has no room for it."""
-    least = _least_vcpus(unavailable).get(capacity_type, {})
-    return vcpus >= least.get(quota_of(instance_type), vcpus + 1)
-
-
-def _least_vcpus(unavailable: Iterable[OfferingKey]) -> dict[str, dict[str, int]]:
-    """The least vCPUs that don't fit, by capacity type and quota."""
-    least: dict[str, dict[str, int]] = {}
-    for capacity_type, name, _ in filter(is_of_quota, unavailable):
-        quota, _, vcpus = name.partition(_AT_LEAST)
-        by_quota = least.setdefault(capacity_type, {})
-        by_quota[quota] = min(int(vcpus), by_quota.get(quota, int(vcpus)))
-    return least
+def is_covered(capacity_type: str, instance_type: str, vcpus: int, marks: Iterable[OfferingKey]) -> bool:
+    """Whether one of the marks (:func:`is_of_quota`) says that the quota of the type has no room for it."""
+    own = quota_of(instance_type)
+    for marked_capacity_type, name, _ in marks:
+        quota, _, least = name.partition(_AT_LEAST)
+        if (marked_capacity_type, quota) == (capacity_type, own) and vcpus >= int(least):
+            return True
+    return False

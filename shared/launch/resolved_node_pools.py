@@ -159,6 +159,7 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
     """
     snapshot = inputs.snapshot
     cni_for = _vpc_cni(snapshot)
+    unavailable = with_quotas(inputs.conditions.unavailable, inputs.catalog)
     lists: dict[tuple[str, bytes], tuple[InstanceType, ...]] = {}
     instance_types, not_ready = dict(resolved.instance_types), dict(resolved.not_ready)
     for pool, node_class in inputs.node_classes.items():
@@ -169,7 +170,7 @@ def list_by_node_class(resolved: ResolvedNodePools, inputs: StepInputs) -> Resol
                     inputs.catalog,
                     node_class,
                     zones={s.zone for s in node_class.status.subnets},
-                    unavailable=with_quotas(inputs.conditions.unavailable, inputs.catalog),
+                    unavailable=unavailable,
                     observed_memory=allocatable.discovered_memory(snapshot.nodes, snapshot.node_claims, node_class)
                     if snapshot.node_claims
                     else {},

@@ -20,6 +20,7 @@ from shared.instance_types.instance_type import (
     ami_for,
     is_bare_metal,
     is_covered,
+    is_of_quota,
     meets,
 )
 from shared.instance_types.interruption_rates import DEFAULT_RATE
@@ -149,11 +150,12 @@ def narrowed(plan: FleetPlan, rates: Mapping[Pool, float], *, interruption_cost:
 
 def without_unavailable(plan: FleetPlan, unavailable: Collection[OfferingKey]) -> FleetPlan | None:
     """The plan without these offerings, and those of their quotas; None if none remains."""
+    marks = tuple(filter(is_of_quota, unavailable))
     remaining = tuple(
         o
         for o in plan.overrides
         if o.offering_key not in unavailable
-        and not is_covered(o.offering.capacity_type, o.instance_type.name, o.vcpus, unavailable)
+        and not is_covered(o.offering.capacity_type, o.instance_type.name, o.vcpus, marks)
     )
     return with_fields(plan, overrides=remaining) if remaining else None
 

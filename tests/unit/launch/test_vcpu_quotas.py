@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.instance_types.catalog import Hardware, InstanceTypeCatalog
-from shared.instance_types.instance_type import beyond_quota, is_covered, with_quotas
+from shared.instance_types.instance_type import beyond_quota, is_covered, is_of_quota, with_quotas
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 VCPUS = {"m7i.large": 2, "c7g.2xlarge": 8, "r6a.4xlarge": 16, "g6.xlarge": 4, "p5.48xlarge": 192}
@@ -59,4 +59,4 @@ def test_families_of_accelerators_have_quotas_of_their_own(name: str, held: set[
 def test_offerings_of_one_type_hold_back_that_type_only() -> None:
     offering = ("spot", "m7i.large", "us-east-1a")
     assert with_quotas(frozenset({offering}), CATALOG) == {offering}
-    assert not is_covered("spot", "m7i.large", 2, {offering})
+    assert not is_covered("spot", "m7i.large", 2, filter(is_of_quota, {offering}))
