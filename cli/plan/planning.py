@@ -7,6 +7,7 @@ pods that fit on existing nodes are bound there.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from cli.cluster.observed_cluster import disruption_view, with_snapshot
@@ -76,7 +77,7 @@ class DisruptionPlan(Struct, kw_only=True):
         return tuple(node for a in self.actions for node in a.nodes)
 
 
-class Plan(Struct, kw_only=True):
+class Plan(Struct, kw_only=True, dict=True):
     """``cost_before`` is USD per hour, without the ``unpriced`` nodes. ``lost`` nodes are removed by assumption.
 
     ``launches`` holds new NodeClaims, pods that fit on existing nodes, and pods that can't be scheduled.
@@ -119,9 +120,9 @@ class Plan(Struct, kw_only=True):
         """USD per hour of the new NodeClaims."""
         return sum(c.cheapest.price for c in self.launches.new_node_claims)
 
-    @property
+    @cached_property
     def prices(self) -> Prices:
-        """The prices of all offerings."""
+        """The prices of all offerings: each amount of the plan is made with them."""
         return offering_prices(self.resolved_pools)
 
     @property

@@ -52,7 +52,7 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
     start = _start(observed, period, (*taken, *launched))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)
-    decisions = [_decision(d, start) for d in taken]
+    decisions = [RecordedDecision.of(d, _seconds(d.at, start) or 0.0) for d in taken]
     existing = {s.name for s in spans}
     terminated = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in existing}
     spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
@@ -69,17 +69,6 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in launched],
         notes=[*observed.notes, *notes, *_buffer_notes(spans), *_commitment_notes(resolved_pools)],
         traffic=recorded_traffic(observed.services(), observed.snapshot),
-    )
-
-
-def _decision(record: DecisionRecord, start: datetime) -> RecordedDecision:
-    return RecordedDecision(
-        at=_seconds(record.at, start) or 0.0,
-        node=record.node,
-        outcome=record.outcome,
-        reason=record.reason,
-        why=record.why,
-        savings=record.savings,
     )
 
 

@@ -75,7 +75,7 @@ class Recorder(MutableStruct):
 
         events = sorted(self.world.timeline.all[self.first_event :], key=lambda e: e.at)
         disruptions, launches = self._decision_log(start)
-        decisions = [_decision(d, at(d.at)) for d in disruptions]
+        decisions = [RecordedDecision.of(d, at(d.at)) for d in disruptions]
         bound = self._lower_bound()
         return Recording(
             title=self.title,
@@ -115,12 +115,6 @@ class Recorder(MutableStruct):
         offerings = CatalogOfferings(raw=catalog_cache.load_or_fetch(region=world.region, seed=world.seed, now=now))
         requested = {resource for pod in self.pods.values() for resource in pod.requests}
         return lower_bound(snapshot, offerings.resolve_pools(snapshot), requested)
-
-
-def _decision(record: DecisionRecord, at: float) -> RecordedDecision:
-    return RecordedDecision(
-        at=at, node=record.node, outcome=record.outcome, reason=record.reason, why=record.why, savings=record.savings
-    )
 
 
 def _node_spans(

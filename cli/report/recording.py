@@ -18,7 +18,7 @@ from cli.report.traffic import RecordedTraffic
 from shared.base.struct import WireStruct
 
 if TYPE_CHECKING:
-    from shared.base.decision_log import LaunchRecord
+    from shared.base.decision_log import DecisionRecord, LaunchRecord
 
 VERSION = 1
 _MAX_SECONDS = 366 * 86_400
@@ -69,6 +69,18 @@ class RecordedDecision(WireStruct, kw_only=True):
     reason: str
     why: str
     savings: float | None = None
+
+    @classmethod
+    def of(cls, record: DecisionRecord, at: float) -> RecordedDecision:
+        """As the decision log has it."""
+        return cls(
+            at=at,
+            node=record.node,
+            outcome=record.outcome,
+            reason=record.reason,
+            why=record.why,
+            savings=record.savings,
+        )
 
 
 class RecordedLaunches(WireStruct, kw_only=True):

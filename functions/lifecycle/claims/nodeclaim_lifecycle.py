@@ -30,6 +30,7 @@ from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
 from shared.api.nodeclaim import is_rebooting
 from shared.api.pods import requests
+from shared.api.quantity import CPU, MEMORY
 from shared.api.standby import standby_state, was_standby
 from shared.base import hints
 from shared.base.runtime import KUBERNETES_THREADS, in_threads
@@ -312,7 +313,7 @@ def _write_nominations(
 
 def _size(pod: Pod) -> tuple[int, int]:
     requested = requests(pod)
-    return requested.get("cpu", 0), requested.get("memory", 0)
+    return requested.get(CPU, 0), requested.get(MEMORY, 0)
 
 
 def _clear_nominations(context: ReconcileContext, pods: Sequence[Pod]) -> None:
