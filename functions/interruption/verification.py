@@ -138,7 +138,7 @@ class Verification(MutableStruct, kw_only=True):
     def _report_contradicted(self, message: Message, claim: NodeClaim, facts: InstanceFacts | None) -> None:
         self.report["contradicted"] += 1
         self.logger.warning(
-            "Dropped an event that EC2 contradicts",
+            "Dropped an event that EC2 contradicts or doesn't confirm",
             extra={"nodeclaim": claim.name, "reason": message.event.notice.reason, "why": str(facts)},
         )
 
