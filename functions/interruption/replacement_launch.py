@@ -32,7 +32,7 @@ _LEASE_RETRY_SECONDS = 0.5
 
 
 class ReplacementLaunch(Struct, kw_only=True):
-    """The launches of one invocation. ``until``: no further round is started after it."""
+    """The launches of one invocation. ``until``: no further round is started that couldn't end by it."""
 
     provisioner: Provisioner
     until: datetime

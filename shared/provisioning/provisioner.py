@@ -101,7 +101,8 @@ class Provisioner(Struct, kw_only=True):
     ) -> ProvisioningReport:
         """Schedule pending pods and those of ``leaving`` nodes (by name), and launch the NodeClaims they need.
 
-        After ``until`` no round is started, except the first. A ``sweep`` looks first whether there is anything to do.
+        Except the first, no round is started that couldn't end by ``until``, judged by the one before. A ``sweep``
+        looks first whether there is anything to do.
 
         Raises:
             CatalogMissingError: there is no instance type catalog yet; the catalog function is asked to write it.
@@ -122,6 +123,7 @@ class Provisioner(Struct, kw_only=True):
             clock=self.clock,
         )
         for attempt in range(MAX_ROUNDS):
+            begun = self.clock()
             round_ = _schedule_round(provisioning, attempt, leaving)
             report_events(round_, self.recorder, self.logger)
             claims = (*round_.unlaunched, *round_.created)
@@ -142,7 +144,7 @@ class Provisioner(Struct, kw_only=True):
             )
             if not any(isinstance(r, LaunchFailure) and r.kind == "capacity" for r in results):
                 break
-            if until is not None and self.clock() >= until:
+            if until is not None and (now := self.clock()) + (now - begun) >= until:
                 break
         return report
 
