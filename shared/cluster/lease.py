@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from shared.cluster.client import Client
 
 NAMESPACE = "kube-system"
+KARPENTER_LEASE = "karpenter-leader-election"
+"""That of Karpenter's leader; its chart has it in its own namespace."""
 RELAY_LEASE = "tenon-relay"
 """The Lease of the relay function (functions/relay), which needs a right to it by name."""
 DURATION = timedelta(seconds=60)

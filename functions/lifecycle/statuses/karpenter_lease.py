@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from shared.api.pause import pause_annotations, read_pause
 from shared.cluster import cluster_pause
-from shared.cluster.lease import NAMESPACE, is_recent, read_lease
+from shared.cluster.lease import KARPENTER_LEASE, NAMESPACE, is_recent, read_lease
 
 if TYPE_CHECKING:
     from functions.lifecycle.context import ReconcileContext
 
-LEASE = "karpenter-leader-election"
+KARPENTER_NAMESPACES = (NAMESPACE, "karpenter")
+"""Where Karpenter's documentation has installed it: kube-system, and before 0.33 karpenter."""
 PAUSED_BY = "Tenon"
 _RENEWED_WITHIN = timedelta(minutes=1)
 _PAUSED_FOR = timedelta(minutes=3)
@@ -25,7 +26,7 @@ _PAUSED_FOR = timedelta(minutes=3)
 
 def pause_while_held(context: ReconcileContext) -> None:
     """Pause the cluster if Karpenter's Lease is being renewed, unless somebody else has paused it."""
-    holder = _holder(context)
+    namespace, holder = next(((n, h) for n in KARPENTER_NAMESPACES if (h := _holder(context, n))), ("", ""))
     if not holder:
         return
     cluster, now = context.settings.cluster_name, context.now
@@ -36,15 +37,15 @@ def pause_while_held(context: ReconcileContext) -> None:
         since=pause.since if pause is not None and pause.since is not None else now,
         until=now + _PAUSED_FOR,
         by=PAUSED_BY,
-        reason=f"Karpenter runs in the cluster: {holder} holds Lease {NAMESPACE}/{LEASE}",
+        reason=f"Karpenter runs in the cluster: {holder} holds Lease {namespace}/{KARPENTER_LEASE}",
     )
     cluster_pause.write_annotations(context.client, annotations, cluster=cluster)
     context.logger.warning("Paused, because Karpenter runs in the cluster", extra={"holder": holder})
 
 
-def _holder(context: ReconcileContext) -> str:
-    """Who holds Karpenter's Lease; "" if nobody has renewed it within a minute."""
-    lease = read_lease(context.client, LEASE)
+def _holder(context: ReconcileContext, namespace: str) -> str:
+    """Who holds Karpenter's Lease there; "" if nobody has renewed it within a minute."""
+    lease = read_lease(context.client, KARPENTER_LEASE, namespace=namespace)
     renewed = lease.spec.renew_time if lease is not None else None
     if lease is None or renewed is None or not is_recent(renewed, now=context.now, within=_RENEWED_WITHIN):
         return ""

@@ -15,11 +15,11 @@ from infra import function_sizes
 from infra.cluster.kubernetes import kinds_check
 from shared.api import crds
 from shared.api.yaml_documents import writer
-from shared.cluster.lease import RELAY_LEASE
+from shared.cluster.lease import KARPENTER_LEASE, RELAY_LEASE
 from shared.node_groups.expander import PRIORITIES
 from shared.node_groups.options import CONFIG_MAP
 from shared.node_groups.status import CONFIG_MAP as STATUS_CONFIG_MAP
-from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as LEASE
+from shared.node_groups.stored_options import CLUSTER_AUTOSCALER as CLUSTER_AUTOSCALER_LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -178,6 +178,8 @@ OWN_LEASE: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("get", "pat
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 NODE_LEASES: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("delete", "list")),)
 """For the lifecycle function, which deletes leases of deleted nodes."""
+READ_KARPENTER_LEASE: tuple[Rule, ...] = (("coordination.k8s.io", ("leases",), ("get",)),)
+"""For the lifecycle function: whether Karpenter runs, in whichever namespace. It may read that Lease only, by name."""
 REBOOT: tuple[Rule, ...] = (("", ("pods/eviction",), ("create",)),)
 """For the lifecycle function where it reboots nodes in place: it drains them first, by eviction only."""
 NODE_GROUPS: tuple[Rule, ...] = (("", ("configmaps",), ("get",)),)
@@ -255,10 +257,13 @@ def access(
             objects += [role, binding]
         if function == function_sizes.LIFECYCLE:
             objects += role_and_binding("", name, NODE_LEASES, subject, namespace=NODE_LEASE_NAMESPACE)
+            role, binding = role_and_binding("Cluster", f"{name}-karpenter-lease", READ_KARPENTER_LEASE, subject)
+            role["rules"][0]["resourceNames"] = [KARPENTER_LEASE]
+            objects += [role, binding]
             objects += role_and_binding("Cluster", f"{name}-reboot", REBOOT, subject) if reboot else []
         if function == function_sizes.SHADOW:
             role, binding = role_and_binding("", name, CLUSTER_AUTOSCALER, subject, namespace=LEASE_NAMESPACE)
-            role["rules"][0]["resourceNames"] = [LEASE]
+            role["rules"][0]["resourceNames"] = [CLUSTER_AUTOSCALER_LEASE]
             objects += [role, binding]
         if node_groups and function in _SCALE_NODE_GROUPS:
             role, binding = role_and_binding("", f"{name}-node-groups", NODE_GROUPS, subject, namespace=LEASE_NAMESPACE)

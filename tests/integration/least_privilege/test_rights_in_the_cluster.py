@@ -20,6 +20,7 @@ from local.world.authentication import RELAY_TOKEN, TokenAuthenticator
 from shared.cluster.connect import to_server
 from shared.cluster.eks_token import presign
 from shared.cluster.errors import ApiError
+from shared.cluster.lease import KARPENTER_LEASE
 from tests.integration.least_privilege.calls import (
     ALL,
     LAUNCHES,
@@ -125,6 +126,11 @@ RIGHTS = (
     ),
     Right("create", kinds.LEASES, namespace="kube-system", may=HOLD_LEASES | {"relay"}),
     Right("patch", kinds.LEASES, namespace="default"),
+    # Whether Karpenter runs, in whichever namespace; nothing else by that name.
+    Right("get", kinds.LEASES, namespace="karpenter", name=KARPENTER_LEASE, may=frozenset({"lifecycle"})),
+    Right("patch", kinds.LEASES, namespace="karpenter", name=KARPENTER_LEASE),
+    Right("get", kinds.LEASES, namespace="karpenter"),
+    Right("get", Kind("coordination.k8s.io", "v1", "others", "Other"), namespace="karpenter", name=KARPENTER_LEASE),
     Right("delete", kinds.LEASES, namespace="kube-node-lease", may=frozenset({"lifecycle"})),
     Right("delete", kinds.LEASES, namespace="kube-system"),
     Right("list", kinds.CONFIG_MAPS, namespace="kube-system"),
