@@ -140,6 +140,11 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
             return None
 
     @property
+    def server_now(self) -> datetime:
+        """When the reconcile began, by the API server's clock, which says when objects were created."""
+        return self.now + self.client.server_clock_ahead
+
+    @property
     def pause(self) -> Pause | None:
         """The cluster's pause; read once, by the first who needs it."""
         return self._lease_state.pause

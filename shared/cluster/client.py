@@ -7,9 +7,12 @@ has time-outs, retries with jitter where a repeat is safe, and typed errors.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import ssl
 from collections.abc import Mapping
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
@@ -54,6 +57,7 @@ _PATCH_TYPES: dict[PatchKind, str] = {
     "apply": "application/apply-patch+yaml",
 }
 _IDEMPOTENT = frozenset({"GET", "PATCH", "DELETE"})
+_CLOCK_TOLERANCE = timedelta(minutes=1)
 _random = random.SystemRandom()
 
 
@@ -92,6 +96,15 @@ class Client:
         self._sleep = sleep
         self._jitter = jitter
         self._attempts = attempts
+        self._ahead = timedelta()
+
+    @property
+    def server_clock_ahead(self) -> timedelta:
+        """How far the API server's clock is ahead of this process's, by its last answer; a minute's difference is none.
+
+        The times that the API server writes, such as an object's creation, are by that clock.
+        """
+        return self._ahead if abs(self._ahead) > _CLOCK_TOLERANCE else timedelta()
 
     def get(self, path: str) -> bytes:
         """An object's JSON.
@@ -322,6 +335,7 @@ class Client:
                 stream_response: urllib3.BaseHTTPResponse = response.response
                 return stream_response
             data: bytes = response.read()
+            self._compare_clocks(response.headers.get("Date", ""))
         except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError) as error:
             raise _NeverSentError(0, type(error).__name__, f"the cluster's API can't be reached: {error}") from error
         except urllib3.exceptions.ReadTimeoutError as error:
@@ -335,6 +349,10 @@ class Client:
         if response.status not in _SUCCESS:
             raise errors.from_response(response.status, data, retry_after=response.headers.get("Retry-After"))
         return data
+
+    def _compare_clocks(self, date: str) -> None:
+        with contextlib.suppress(ValueError):
+            self._ahead = parsedate_to_datetime(date) - runtime.now()
 
 
 def _transport(configuration: Configuration) -> RESTClientObject:

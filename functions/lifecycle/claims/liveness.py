@@ -27,17 +27,22 @@ class LivenessFailure(Struct, kw_only=True):
     message: str
 
 
-def is_launch_overdue(claim: NodeClaim, *, now: datetime) -> bool:
-    """Whether the NodeClaim has had no instance for longer than the launch time-out."""
+def is_launch_overdue(claim: NodeClaim, *, server_now: datetime) -> bool:
+    """Whether the NodeClaim has had no instance for longer than the launch time-out.
+
+    ``server_now`` is the time by the API server's clock, which says when the NodeClaim was created.
+    """
     return (
         claim.metadata.deletion_timestamp is None
         and not is_true(claim.status.conditions, nodeclaim.LAUNCHED)
-        and now - (claim.metadata.creation_timestamp or now) >= LAUNCH_TIMEOUT
+        and server_now - (claim.metadata.creation_timestamp or server_now) >= LAUNCH_TIMEOUT
     )
 
 
-def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: str = "") -> LivenessFailure | None:
-    """Why the NodeClaim is deleted, or None while it may stay.
+def liveness_failure(
+    claim: NodeClaim, *, now: datetime, server_now: datetime | None = None, unassigned_instance: str = ""
+) -> LivenessFailure | None:
+    """Why the NodeClaim is deleted, or None while it may stay. ``server_now``: by the API server's clock, if not now.
 
     ``unassigned_instance`` is the id of a living instance of the NodeClaim's launch group that has no NodeClaim: the
     function that launched it died before it wrote the status. The next run of the provisioner assigns it, so the
@@ -45,17 +50,18 @@ def liveness_failure(claim: NodeClaim, *, now: datetime, unassigned_instance: st
     """
     if claim.metadata.deletion_timestamp is not None or is_true(claim.status.conditions, nodeclaim.REGISTERED):
         return None
-    created = claim.metadata.creation_timestamp or now
+    age = (server_now or now) - (claim.metadata.creation_timestamp or server_now or now)
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
     if launched is not None and launched.status == "True":
-        is_expired = now - (launched.last_transition_time or created) >= REGISTRATION_TIMEOUT
+        since_launch = now - launched.last_transition_time if launched.last_transition_time is not None else age
+        is_expired = since_launch >= REGISTRATION_TIMEOUT
         return _not_registered(claim) if is_expired else None
     if unassigned_instance:
-        is_expired = now - created >= REGISTRATION_TIMEOUT
+        is_expired = age >= REGISTRATION_TIMEOUT
         return _not_assigned(unassigned_instance) if is_expired else None
     unconfirmed = launched is not None and launched.reason == nodeclaim.LAUNCH_UNCONFIRMED
     timeout = REGISTRATION_TIMEOUT if unconfirmed else LAUNCH_TIMEOUT
-    return _not_launched(launched, timeout) if now - created >= timeout else None
+    return _not_launched(launched, timeout) if age >= timeout else None
 
 
 def standalone_expiration(claim: NodeClaim, *, now: datetime) -> LivenessFailure | None:

@@ -130,8 +130,8 @@ def _reconcile_without_node(
         context.attempt(claim.ref, partial(restore_provider_id, context, claim, instance))
         return None
     launch_group = claim.metadata.annotations.get(names.LAUNCH_GROUP, "")
-    unassigned_instance = unrecorded.by_launch_group.get(launch_group, "")
-    failure = liveness_failure(claim, now=context.now, unassigned_instance=unassigned_instance)
+    unassigned = unrecorded.by_launch_group.get(launch_group, "")
+    failure = liveness_failure(claim, now=context.now, server_now=context.server_now, unassigned_instance=unassigned)
     return failure if failure is not None and _give_up(context, snapshot, claim, failure) else None
 
 
@@ -186,7 +186,7 @@ class _UnrecordedInstances(Struct, kw_only=True):
 
 def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _UnrecordedInstances:
     """Instances for NodeClaims whose launch is overdue; EC2 is asked only if there are such NodeClaims."""
-    overdue = {c.name for c in snapshot.node_claims if is_launch_overdue(c, now=context.now)}
+    overdue = {c.name for c in snapshot.node_claims if is_launch_overdue(c, server_now=context.server_now)}
     if not overdue:
         return _UnrecordedInstances()
     recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}

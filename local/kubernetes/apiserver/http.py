@@ -5,6 +5,8 @@ Python's ``http.server`` parses headers as e-mail, which costs more than the res
 
 from __future__ import annotations
 
+from datetime import UTC
+from email.utils import format_datetime
 from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -12,6 +14,7 @@ from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
 _REASONS = {
     200: "OK",
@@ -139,13 +142,14 @@ def _read_chunks(source: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def encode_head(response: Response, *, keep_alive: bool) -> bytes:
-    """The status line and headers of a response."""
+def encode_head(response: Response, *, keep_alive: bool, now: datetime) -> bytes:
+    """The status line and headers of a response, with the server's time as Go's have."""
     length = "Transfer-Encoding: chunked" if response.stream is not None else f"Content-Length: {len(response.body)}"
     lines = [
         f"HTTP/1.1 {response.status} {_REASONS.get(response.status, 'Unknown')}",
         f"Content-Type: {response.content_type}",
         "Cache-Control: no-cache, private",
+        f"Date: {format_datetime(now.astimezone(UTC), usegmt=True)}",
         length,
         *(f"{name}: {value}" for name, value in response.headers),
         *(() if keep_alive else ("Connection: close",)),
@@ -153,9 +157,9 @@ def encode_head(response: Response, *, keep_alive: bool) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def encode_response(response: Response, *, keep_alive: bool) -> Iterator[bytes]:
+def encode_response(response: Response, *, keep_alive: bool, now: datetime) -> Iterator[bytes]:
     """A response with a body, as the parts in which to send it: small ones are sent at once."""
-    head = encode_head(response, keep_alive=keep_alive)
+    head = encode_head(response, keep_alive=keep_alive, now=now)
     if len(response.body) <= _SINGLE_WRITE_BYTES:
         yield head + response.body
     else:

@@ -149,7 +149,7 @@ class Server:
             request = read_request(source)
         except BadHttpError as error:
             response = Response(error.status, str(error).encode(), content_type="text/plain")
-            _send(connection, encode_response(response, keep_alive=False))
+            _send(connection, encode_response(response, keep_alive=False, now=self.store.now()))
             return False
         if request is None:
             return False
@@ -158,9 +158,9 @@ class Server:
             return False
         keep_alive = request.headers.get("connection", "").lower() != "close"
         if response.stream is not None:
-            connection.sendall(encode_head(response, keep_alive=keep_alive))
+            connection.sendall(encode_head(response, keep_alive=keep_alive, now=self.store.now()))
             return _stream(connection, response.stream) and keep_alive
-        _send(connection, encode_response(response, keep_alive=keep_alive))
+        _send(connection, encode_response(response, keep_alive=keep_alive, now=self.store.now()))
         return keep_alive
 
     def _respond(self, request: Request) -> Response:

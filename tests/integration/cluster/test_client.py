@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from local.kubernetes.apiserver.http import Request, Response
+from shared.base import runtime
 from shared.cluster import resources
 from shared.cluster.client import ATTEMPTS, Client
 from shared.cluster.connect import configuration
@@ -84,6 +86,15 @@ def test_retry_after_is_honoured(server: Server, client: Client, clock: Clock) -
     Faults(server, status(429, **{"Retry-After": "2"}))
     client.get(DEFAULT)
     assert clock.slept == [2.0]
+
+
+@pytest.mark.parametrize(("seconds", "ahead"), [(-300, -300), (45, 0), (300, 300)])
+def test_a_difference_of_clocks_is_seen_if_it_is_more_than_a_minute(
+    server: Server, client: Client, seconds: int, ahead: int
+) -> None:
+    server.store.now = lambda: runtime.now() + timedelta(seconds=seconds)
+    client.get("/version")
+    assert client.server_clock_ahead.total_seconds() == pytest.approx(ahead, abs=2)
 
 
 def test_a_longer_wait_than_an_invocation_should_take_is_left_to_the_next_one(

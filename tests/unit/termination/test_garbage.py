@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from functions.lifecycle.claims.liveness import liveness_failure
+import pytest
+
+from functions.lifecycle.claims.liveness import is_launch_overdue, liveness_failure
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.kubernetes import Node, NodeSpec
@@ -119,6 +121,17 @@ def test_a_nodeclaim_fails_liveness_when_it_is_not_launched_within_five_minutes(
     reason = liveness_failure(claim(launched=False, created=NOW - timedelta(minutes=5)), now=NOW)
     assert reason is not None
     assert reason.reason == "LaunchTimeout"
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+def test_a_launch_is_timed_by_the_clock_of_the_api_server(minutes: int) -> None:
+    server_now = NOW + timedelta(minutes=minutes)
+    new = claim(launched=False, created=server_now)
+    late = claim(launched=False, created=server_now - timedelta(minutes=5))
+    assert liveness_failure(new, now=NOW, server_now=server_now) is None
+    assert liveness_failure(late, now=NOW, server_now=server_now) is not None
+    assert not is_launch_overdue(new, server_now=server_now)
+    assert is_launch_overdue(late, server_now=server_now)
 
 
 def test_a_nodeclaim_fails_liveness_when_it_is_not_registered_within_fifteen_minutes() -> None:
