@@ -191,6 +191,6 @@ def test_a_nodepool_whose_instance_types_dont_exist_is_not_ready_and_says_why(sh
 
 def ready_of(world: World) -> str:
     """The status of the NodePool's condition Ready."""
-    (node_pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    node_pool = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     (status,) = (c["status"] for c in node_pool["status"]["conditions"] if c["type"] == "Ready")
     return str(status)

@@ -86,6 +86,6 @@ def test_a_node_that_is_really_gone_ends_its_nodeclaim(world: World) -> None:
     lost = world.nodes()[0]["metadata"]["name"]
     world.store.patch(kinds.NODES, lost, {"metadata": {"finalizers": None}})
     world.store.delete(kinds.NODES, lost)
-    world.run_until(lambda: lost not in {c["status"].get("nodeName") for c in world.claims()})
+    world.run_until(lambda: lost not in {c.get("status", {}).get("nodeName") for c in world.claims()})
     world.run_until(lambda: len(world.pods(phase="Running")) == 4)
     assert world.failures() == []
