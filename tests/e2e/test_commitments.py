@@ -90,7 +90,7 @@ def kinds_of(nodes: Iterable[Obj]) -> Counter[tuple[str, str]]:
 
 
 def condition(world: World, type_: str) -> dict[str, Any] | None:
-    (pool,) = world.store.list(world.store.kind(*POOL))
+    pool = world.store.get(world.store.kind(*POOL), "default")
     return next((c for c in pool.get("status", {}).get("conditions", ()) if c["type"] == type_), None)
 
 

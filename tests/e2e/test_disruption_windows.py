@@ -67,7 +67,7 @@ def test_a_value_that_cannot_be_read_is_a_condition_and_an_event_and_stops_disru
     world.apply(node_pool("on saturdays", team="new"))
     world.run_for(10 * MINUTE)
     assert teams(world) == {"old"}
-    (pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    pool = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     conditions = {c["type"]: c for c in pool["status"]["conditions"]}
     problem = f'metadata.annotations[{DISRUPTION_WINDOWS}]: "on saturdays" is no window'
     assert problem in conditions["DisruptionBudgetsValid"]["message"]

@@ -69,7 +69,7 @@ def _is_leaving(obj: dict[str, Any]) -> bool:
 
 def stop(world: World) -> str:
     """The message of condition DriftStopped; empty without it."""
-    (pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    pool = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     return next((c["message"] for c in pool["status"]["conditions"] if c["type"] == "DriftStopped"), "")
 
 

@@ -43,7 +43,7 @@ def pools(world: World) -> list[tuple[str, str]]:
 
 def condition(world: World) -> dict[str, Any] | None:
     """The NodePool's condition of its annotations."""
-    (pool,) = world.store.list(world.store.kind("karpenter.sh/v1", "NodePool"))
+    pool = world.store.get(world.store.kind("karpenter.sh/v1", "NodePool"), "default")
     return next((c for c in pool["status"]["conditions"] if c["type"] == "SpotOptionsValid"), None)
 
 
