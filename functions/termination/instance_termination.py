@@ -95,7 +95,7 @@ class InstanceTermination:
         """Finalize the NodeClaim if its instance ``is_gone``, or requeue it; ``refused`` is why EC2 keeps it."""
         if refused:
             self._report_refused(claim, instance_id(claim.status.provider_id), refused)
-            self._requeue_sender.requeue(claim, WaitReason.BLOCKED)
+            self._requeue_sender.requeue(claim, WaitReason.REFUSED)
         elif not is_gone or not finalize_nodeclaim(self._client, claim, node):
             self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
 

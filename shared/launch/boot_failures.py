@@ -101,26 +101,32 @@ def remember(dynamodb: DynamoDBClient, table: str, claim: NodeClaim, instance: I
 
 
 def remember_timeout(
-    dynamodb: DynamoDBClient, table: str, claim: NodeClaim, claims: Iterable[NodeClaim], message: str, *, now: datetime
+    dynamodb: DynamoDBClient,
+    table: str,
+    claim: NodeClaim,
+    claims: Iterable[NodeClaim],
+    why: tuple[str, str],
+    *,
+    now: datetime,
 ) -> None:
-    """Remember that the claim is given up as its machine never joined or its launch was refused.
+    """Remember ``why`` (reason, message) the claim is given up: its machine never joined or its launch was refused.
 
     Not if one of ``claims`` of its NodePool and node class has joined since it was created, nor if its launch wasn't
-    refused: EC2 throttled it, or its NodePool waits.
+    refused: EC2 throttled it, or its NodePool waits. A machine whose NodeClaim can't be written
+    hasn't joined either.
 
     Raises:
         ClientError: DynamoDB failed.
     """
     launched = condition(claim.status.conditions, nodeclaim.LAUNCHED)
-    if launched is None or launched.status == "Unknown":
+    if why[0] == LAUNCH_TIMEOUT and (launched is None or launched.status == "Unknown"):
         return
     created = claim.metadata.creation_timestamp or now
     joined_at = _joined_at(claims).get(_key(claim))
     if joined_at is not None and joined_at >= created:
         return
-    code = REGISTRATION_TIMEOUT if launched.status == "True" else LAUNCH_TIMEOUT
     subject = instance_id(claim.status.provider_id) or claim.name
-    _remember(dynamodb, table, claim, subject, (code, message), now=now)
+    _remember(dynamodb, table, claim, subject, why, now=now)
 
 
 def row_key(pool: str, node_class: str) -> dict[str, dict[str, str]]:

@@ -63,6 +63,8 @@ class WaitReason(Enum):
     """The node is drained, and volumes are being detached."""
     BLOCKED = "blocked"
     """A PodDisruptionBudget or do-not-disrupt annotation blocks eviction."""
+    REFUSED = "refused"
+    """EC2 refuses to terminate the instance: it is protected, or the right is missing."""
 
 
 _BACKOFFS = {
@@ -72,10 +74,19 @@ _BACKOFFS = {
     ),
     WaitReason.VOLUMES: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
     WaitReason.BLOCKED: _Backoff(first=timedelta(seconds=1), doubles_to=timedelta(seconds=10), divisor=20),
+    WaitReason.REFUSED: _Backoff(first=timedelta(seconds=10), doubles_to=timedelta(minutes=2), divisor=10),
 }
 """The first waits double, because each reconcile is a message of a chain: Lambda stops chains of about 16 invocations
 unless the function allows them (Lambda Developer Guide, "Recursive loop detection"). A shutdown of 60 s takes 5
 messages, pods with 40 s of grace take 6."""
+
+
+_CONDITIONS = {
+    WaitReason.VOLUMES: nodeclaim.DRAINED,
+    WaitReason.INSTANCE: nodeclaim.INSTANCE_TERMINATING,
+    WaitReason.REFUSED: nodeclaim.INSTANCE_TERMINATING,
+}
+"""The conditions whose changes begin the waits; others begin with the deletion."""
 
 
 def requeue_at(annotations: Mapping[str, str]) -> datetime | None:
@@ -113,7 +124,8 @@ def requeue_after(
     10 s for a replacement. Otherwise the waits grow: 2 s, 4 s and so on for pods since the last was evicted
     (``pods_evicted_at``), 5 s, 10 s, 20 s for an instance since it began to terminate. While eviction is blocked, a
     twentieth of the time since the deletion, at most 15 minutes, so two days take about 300 reconciles. For volumes, a
-    twentieth of the time since the node was drained.
+    twentieth of the time since the node was drained. Once EC2 refuses, 10 s, 20 s and so on to two minutes, then a
+    tenth of the time since.
     """
     if wait_reason is WaitReason.REPLACEMENT:
         wait = _WAIT_FOR_REPLACEMENT
@@ -128,12 +140,11 @@ def _waiting_since(
 ) -> datetime:
     if wait_reason is WaitReason.PODS and pods_evicted_at is not None:
         return pods_evicted_at
-    type_ = {WaitReason.VOLUMES: nodeclaim.DRAINED, WaitReason.INSTANCE: nodeclaim.INSTANCE_TERMINATING}.get(
-        wait_reason
-    )
+    type_ = _CONDITIONS.get(wait_reason)
     if type_ is None:
         return claim.metadata.deletion_timestamp or now
     ended = condition(claim.status.conditions, type_)
     if wait_reason is WaitReason.VOLUMES and claim.kind != nodeclaim.KIND:
         return claim.metadata.deletion_timestamp or now  # a node without a NodeClaim has no conditions to write to
-    return (ended.last_transition_time if ended is not None and ended.status == "True" else None) or now
+    begun = "False" if wait_reason is WaitReason.REFUSED else "True"
+    return (ended.last_transition_time if ended is not None and ended.status == begun else None) or now

@@ -155,7 +155,7 @@ def _give_up(context: ReconcileContext, snapshot: Snapshot, claim: NodeClaim, fa
             claim,
             snapshot.node_claims,
         )
-        context.attempt(claim.ref, partial(remember, failure.message, now=context.now))
+        context.attempt(claim.ref, partial(remember, (failure.reason, failure.message), now=context.now))
     context.attempt(claim.ref, partial(context.delete_nodeclaim, claim, failure.reason, failure.message))
     return True
 
