@@ -199,6 +199,7 @@ Karpenter's controller counts what it does itself. The export counts what has ch
 - Prometheus takes the fall of CloudWatch's counters at midnight UTC for a reset: use `increase` and `rate`, never the
   value. Their values come five minutes late, so use windows of 15 minutes and more.
 - Metrics of Karpenter's process (`controller_runtime_*`, `workqueue_*`, batchers) have no counterpart.
+- [Each name of Karpenter's reference](reference/karpenter-metrics.md): had, renamed, or absent and why.
 """
 
 

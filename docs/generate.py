@@ -22,6 +22,7 @@ from docs import (
     iam_page,
     instance_types_page,
     json_page,
+    karpenter_metrics_page,
     kinds_page,
 )
 from docs.descriptions import CLUSTERS, SETTINGS_MEANINGS
@@ -42,6 +43,7 @@ def pages() -> dict[str, str]:
     texts |= {
         "metrics.md": export_page.page(),
         "reference/metrics.md": _metrics(),
+        "reference/karpenter-metrics.md": karpenter_metrics_page.page(),
         "reference/settings.md": _settings(),
         "reference/events.md": events_page.page(),
         "reference/fields.md": fields_page.page(),

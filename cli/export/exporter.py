@@ -16,6 +16,7 @@ from cli.export.cloudwatch import CloudWatchMetrics
 from cli.export.cluster_reader import ClusterReader
 from cli.export.exposition import Exposition, sample
 from cli.export.observed_changes import ObservedChanges
+from cli.export.observed_ends import ObservedEnds
 from cli.export.observed_reboots import ObservedReboots
 from cli.export.polling import NotDeployedError, Poller, poll_until
 from shared.base import aws, runtime
@@ -67,6 +68,7 @@ class Exporter:
         self._cluster = ClusterReader(reference)
         self._changes = ObservedChanges()
         self._reboots = ObservedReboots()
+        self._ends = ObservedEnds()
         self._catalog: InstanceTypeCatalog | None = None
         self._snapshot: Snapshot | None = None
         self._cloudwatch = CloudWatchMetrics(reference.cluster)
@@ -120,6 +122,7 @@ class Exporter:
         state = self._cluster.read(now)
         self._changes.observe(state.snapshot)
         self._reboots.observe(state.snapshot.node_claims)
+        self._ends.observe(state.snapshot)
         catalog = self._catalog
         table = node_metrics.table(state.snapshot, catalog)
         yield from node_metrics.samples(state.snapshot, table)
@@ -127,6 +130,7 @@ class Exporter:
         yield from pod_metrics.samples(state.snapshot, by_pod=self._options.by_pod)
         yield from self._changes.samples()
         yield from self._reboots.samples()
+        yield from self._ends.samples()
         if catalog is not None:
             yield from node_metrics.price_samples(table, catalog, all_offerings=self._options.all_offerings)
             yield from cost_allocation.samples(table.rows, state.snapshot.pods, label=self._options.cost_label)

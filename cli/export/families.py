@@ -159,6 +159,20 @@ PODS_DISRUPTED = _counted(
 )
 NODES_CREATED = _counted("karpenter_nodes_created_total", "Nodes of NodePools that joined the cluster.", "nodepool")
 NODES_TERMINATED = _counted("karpenter_nodes_terminated_total", "Nodes of NodePools that left it.", "nodepool")
+DRAINED = _counted("karpenter_nodes_drained_total", "Nodes whose pods have all moved (condition Drained).", "nodepool")
+CLAIM_TERMINATION = _durations(
+    "karpenter_nodeclaims_termination_duration_seconds",
+    "Time from a NodeClaim's deletion until it was gone.",
+    "nodepool",
+)
+NODE_TERMINATION = _durations(
+    "karpenter_nodes_termination_duration_seconds",
+    "Time from the deletion of a node, or of its NodeClaim, until it was gone.",
+    "nodepool",
+)
+NODE_LIFETIME = _durations(
+    "karpenter_nodes_lifetime_duration_seconds", "Time from a node's creation until it was gone.", "nodepool"
+)
 REBOOTS = _counted(
     "karpenter_nodes_reboots_total",
     "Reboots of nodes in place by result: succeeded, provider_error (not called), recovery_timeout (not back in time) "
@@ -205,6 +219,9 @@ PODS_STARTUP = Family(
     labels=("quantile",),
     description="Time from the creation of pods until they were ready; quantiles of the last ten minutes.",
     running=True,
+)
+PODS_BOUND = _durations(
+    "karpenter_pods_bound_duration_seconds", "Time from the creation of pods until they were bound to a node."
 )
 PODS = _gauge(
     "tenon_pods", "Pods that haven't ended; those without a node have no label nodepool.", "nodepool", "phase"
@@ -262,7 +279,12 @@ _COUNTED_BY_FUNCTIONS = (
     metrics.CATALOG_STALE,
     metrics.CATALOG_MALFORMED,
 )
-_TIMED = (metrics.DECISION_SECONDS, metrics.TO_CLAIM_SECONDS, metrics.TO_READY_SECONDS)
+_TIMED = (
+    metrics.DECISION_SECONDS,
+    metrics.TO_CLAIM_SECONDS,
+    metrics.TO_READY_SECONDS,
+    metrics.INTERRUPTION_QUEUE_SECONDS,
+)
 _LATEST = (metrics.UNSCHEDULABLE, metrics.CATALOG_NOT_FROM_AWS)
 
 

@@ -20,6 +20,8 @@ from shared.cluster.invocations import attempt, entry_point
 from shared.provisioning.provisioner import provisioner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
     from shared.base.metrics import Metric
@@ -33,12 +35,13 @@ def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, int]:
     """Handle a whole batch together, or sweep; returns the messages to deliver again, with the seconds until then."""
     settings = read(InterruptionSettings, runtime.current().environ)
     report: Report = Report()
+    waited = _longest_wait(event)
     batch = parse_batch(event, sqs=aws.sqs, dead_letter_queue_url=settings.dead_letter_queue_url, logger=logger)
     failed = frozenset(m.id for m in batch.messages)
     if batch.messages or batch.sweep:
         with attempt("Handling events", logger):
             failed = _controller(settings, context, report).reconcile(batch.messages, sweep=batch.sweep)
-    _emit_metrics(report, received=len(batch.messages) + batch.malformed, malformed=batch.malformed)
+    _emit_metrics(report, waited, received=len(batch.messages) + batch.malformed, malformed=batch.malformed)
     return queues.redelivery(event, failed)
 
 
@@ -66,8 +69,15 @@ def _controller(settings: InterruptionSettings, context: LambdaContext, report: 
     )
 
 
-def _emit_metrics(report: Report, *, received: int, malformed: int) -> None:
+def _longest_wait(event: Mapping[str, Any]) -> dict[Metric, float]:
+    """Seconds that the oldest message of a batch was in the queue; nothing of a sweep."""
+    sent = [int(record["attributes"]["SentTimestamp"]) / 1000 for record in event.get("Records", ())]
+    return {metrics.INTERRUPTION_QUEUE_SECONDS: runtime.current().now().timestamp() - min(sent)} if sent else {}
+
+
+def _emit_metrics(report: Report, waited: Mapping[Metric, float], *, received: int, malformed: int) -> None:
     values: dict[Metric, float] = {
+        **waited,
         metrics.INTERRUPTIONS: received,
         metrics.INTERRUPTED: report["drained"],
         metrics.PROACTIVELY_REPLACED: report["replaced"],

@@ -172,6 +172,13 @@ SAVED = Metric(
 INTERRUPTIONS = _counter(
     "karpenter_interruption_received_messages_total", "interruption", "Messages received from the interruption queue."
 )
+INTERRUPTION_QUEUE_SECONDS = Metric(
+    "karpenter_interruption_message_queue_duration_seconds",
+    "interruption",
+    MetricUnit.Seconds,
+    "p99",
+    "Time that a message of the interruption queue waited there; the longest of a batch.",
+)
 INTERRUPTED = _counter(
     "tenon_interruption_warned_total",
     "interruption",
