@@ -1,8 +1,9 @@
-"""``tenon migrate cluster-autoscaler``: its options."""
+"""``tenon migrate``: the options of its commands."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -77,3 +78,25 @@ def cluster_autoscaler(
         else:
             limit_of_apply = limit if apply else None
             run.take_over(reference, (namespace, name), limit=limit_of_apply, force=force, as_json=as_json)
+
+
+@migrate.command("keda", cls=Command)
+@examples(
+    "tenon migrate keda overprovisioning.yaml > buffers.yaml",
+    "kubectl get scaledobjects,deploy -A -o yaml | tenon migrate keda -",
+)
+def keda(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="A JSON or YAML file, may be gzipped; - is standard input.")
+    ],
+) -> None:
+    """Print CapacityBuffers that keep the room of pause pods which KEDA scales by cron triggers.
+
+    FILE has the ScaledObjects and their Deployments. Nothing is changed in a cluster. Exit code 1: a ScaledObject can't
+    be expressed; standard error says which and why, and the others are printed.
+    """
+    with errors_as_one_line("migrate keda"):
+        with progress("Reading the files"):
+            from cli.migrate import keda as command
+
+        command.convert(files)
