@@ -59,6 +59,21 @@ def test_the_wait_for_volumes_counts_from_the_end_of_the_drain() -> None:
     assert requeue_after(drained, WaitReason.BLOCKED, latest=None, now=now) == timedelta(minutes=15)
 
 
+def test_an_instance_that_ec2_refuses_to_terminate_is_tried_a_bounded_number_of_times() -> None:
+    """However long ago the NodeClaim was deleted: the waits grow from the first refusal on."""
+    tries, refused = [NOW], claim(deleted=NOW - timedelta(days=1))
+    conditions = with_condition(
+        [], INSTANCE_TERMINATING, status=False, reason="TerminationRefused", now=NOW, generation=1
+    )
+    while tries[-1] < NOW + timedelta(days=1):
+        tries.append(tries[-1] + requeue_after(refused, WaitReason.REFUSED, latest=None, now=tries[-1]))
+        refused = with_fields(refused, status=NodeClaimStatus(conditions=conditions))
+    assert tries[1] == NOW + timedelta(seconds=10)
+    assert len([t for t in tries if t <= NOW + timedelta(hours=1)]) < 30
+    assert len(tries) < 130
+    assert tries[-1] - tries[-2] == timedelta(minutes=15)
+
+
 @given(st.integers(0, 10_000), st.sampled_from(WaitReason), st.integers(1, 10_000))
 def test_the_requeue_time_is_never_after_the_deadline(waited: int, reason: WaitReason, left: int) -> None:
     now = NOW + timedelta(seconds=waited)
