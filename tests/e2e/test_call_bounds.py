@@ -2,11 +2,12 @@
 
 Each world has one failure, with pods that wait for nodes and nodes that are to be replaced. What functions write in
 Kubernetes is counted by object, calls to AWS by operation. The bounds are those of the table below, in each hour: the
-first two, and in the long tests each of a day.
+first two, and in the long tests each of a day. Where two hours take long, less shows the same rate by default.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,15 @@ import pytest
 from local.faults import ALWAYS, Fault, InjectionPoint
 from local.kubelets.behavior import MachineBehavior
 from local.world import Options, World, sample_objects
+from local.world.control_plane import EmbeddedControlPlane
+from tests.e2e.cluster_incidents.test_karpenter_runs import karpenter_runs, renew_lease
 from tests.e2e.test_cluster_limits import NODE_POOL, apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 TOO_MANY = 429
 PER_OBJECT = 240
 """Writes of one kind to one object of Kubernetes an hour: four a minute, by sweeps and by requeues of drains."""
@@ -179,7 +183,21 @@ FAILURES: dict[str, Callable[[World], None]] = {
     "NodeClaims can't be changed": late_webhook("PATCH", "/nodeclaims/"),
     "NodeClaims are created too late": late_webhook("POST", "/nodeclaims"),
     "TerminateInstances is denied": always("ec2", "TerminateInstances", "UnauthorizedOperation", 403),
+    "Karpenter still runs": lambda world: karpenter_runs(world, 2, "kube-system"),
+    "etcd is restored to an hour ago": never,
 }
+
+
+def terminate_all(world: World) -> None:
+    if ids := [i.id for i in world.instances()]:
+        boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=ids)
+
+
+MEANWHILE: dict[str, tuple[timedelta, Callable[[World], None]]] = {
+    "launches die after boot": (5 * MINUTE, terminate_all),
+    "Karpenter still runs": (MINUTE / 2, renew_lease),
+}
+"""What else happens while a failure lasts, and how often."""
 
 
 def behavior(failure: str) -> Callable[[Any], MachineBehavior]:
@@ -219,29 +237,47 @@ def troubled(world: World, failure: str) -> Counts:
     return counts
 
 
-def run_hour(world: World, failure: str) -> None:
-    end = world.clock.now() + 60 * MINUTE  # five minutes take longer where functions wait
-    while world.clock.now() < end:
-        world.run_for(5 * MINUTE)
-        if failure == "launches die after boot" and (ids := [i.id for i in world.instances()]):
-            boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=ids)
+def run(world: World, failure: str, duration: timedelta = HOUR) -> None:
+    """Let the failure last; etcd is restored at the end, to what it was at the beginning."""
+    step, happens = MEANWHILE.get(failure, (5 * MINUTE, never))
+    backup = world.store.backup() if failure == "etcd is restored to an hour ago" else None
+    end = world.clock.now() + duration
+    while (left := end - world.clock.now()) > timedelta():  # a step takes longer where functions wait
+        world.run_for(min(step, left))
+        happens(world)
+    if backup is not None:
+        assert isinstance(world.control_plane, EmbeddedControlPlane)
+        world.control_plane.restore(backup)
 
 
-def excesses(hour: Hour) -> dict[str, int]:
-    """What an hour has more of than its bounds."""
+def excesses(hour: Hour, share: float = 1) -> dict[str, int]:
+    """What a share of an hour has more of than that share of its bounds."""
     return {
-        **{name: count for name, count in hour.objects.items() if count > PER_OBJECT},
-        **{name: count for name, count in hour.operations.items() if count > BOUNDS.get(name, count)},
+        **{name: count for name, count in hour.objects.items() if count > PER_OBJECT * share},
+        **{name: count for name, count in hour.operations.items() if count > BOUNDS.get(name, math.inf) * share},
     }
 
 
 BOUGHT = {
     "NodeClaims can't be changed": 4,  # the two that pods wait for, then one at a time, after longer and longer waits
     "NodeClaims are created too late": 0,
+    "Karpenter still runs": 0,
     "TerminateInstances is denied": 6,  # the two that pods wait for, three replacements, and one of emptied nodes
 }
 """Machines that two hours of a failure buy at most; before the circuit breaker counted them, 26 of the first kind."""
+SHORTER = {
+    "nodes never join": HOUR / 2,
+    "launches die after boot": HOUR / 2,
+    "no capacity": HOUR / 2,
+    "NodeClaims are denied": HOUR / 2,
+    "evictions are denied": HOUR,  # the waits grow: the first hour has most
+    "NodeClaims can't be changed": HOUR,
+    "TerminateInstances is denied": HOUR,
+    "Karpenter still runs": HOUR,
+}
+"""How long these failures last by default; half an hour has half of an hour's calls."""
 SLOW = {
+    *SHORTER,
     "throttled launches",
     "quota of vCPUs reached",
     "API server answers 503",
@@ -249,8 +285,14 @@ SLOW = {
     "clock of the functions is five minutes behind",
     "definitions are lost",
     "NodeClaims are created too late",
+    "etcd is restored to an hour ago",
 }
 """Failures of whose worlds two hours take long."""
+
+
+def assert_bought(world: World, failure: str) -> None:
+    if failure in BOUGHT:
+        assert len(world.aws.instances.all) <= READY + BOUGHT[failure]
 
 
 @pytest.mark.calm_world  # it counts calls
@@ -261,12 +303,20 @@ SLOW = {
 )
 def test_calls_of_an_hour_are_bounded_whatever_fails(opened: World, failure: str) -> None:
     counts = troubled(opened, failure)
-    run_hour(opened, failure)
+    run(opened, failure)
     counts.next_hour()
-    run_hour(opened, failure)
+    run(opened, failure)
     assert [excesses(hour) for hour in counts.hours] == [{}, {}]
-    if failure in BOUGHT:
-        assert len(opened.aws.instances.all) <= READY + BOUGHT[failure]
+    assert_bought(opened, failure)
+
+
+@pytest.mark.calm_world
+@pytest.mark.parametrize(("failure", "opened"), [(f, f) for f in SHORTER], indirect=["opened"], ids=list(SHORTER))
+def test_calls_of_a_shorter_time_are_bounded_whatever_fails(opened: World, failure: str) -> None:
+    counts = troubled(opened, failure)
+    run(opened, failure, SHORTER[failure])
+    assert excesses(counts.hours[0], SHORTER[failure] / HOUR) == {}
+    assert_bought(opened, failure)
 
 
 @pytest.mark.long
@@ -275,6 +325,6 @@ def test_calls_of_an_hour_are_bounded_whatever_fails(opened: World, failure: str
 def test_calls_of_a_day_are_bounded_whatever_fails(opened: World, failure: str) -> None:
     counts = troubled(opened, failure)
     for _ in range(24):
-        run_hour(opened, failure)
+        run(opened, failure)
         counts.next_hour()
     assert [excesses(hour) for hour in counts.hours] == [{}] * 25

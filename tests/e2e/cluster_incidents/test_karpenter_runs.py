@@ -19,14 +19,19 @@ MINUTE = timedelta(minutes=1)
 LEASE = "karpenter-leader-election"
 
 
+def renew_lease(world: World, namespace: str = "kube-system") -> None:
+    """Renew the Lease as Karpenter's leader does."""
+    spec = {"holderIdentity": "karpenter-5f6c_1", "renewTime": micro_time(world.clock.now())}
+    if world.store.find(kinds.LEASES, LEASE, namespace=namespace) is None:
+        world.store.create(kinds.LEASES, {"metadata": {"name": LEASE}, "spec": spec}, namespace=namespace)
+    else:
+        world.store.patch(kinds.LEASES, LEASE, {"spec": spec}, namespace=namespace)
+
+
 def karpenter_runs(world: World, minutes: int, namespace: str) -> None:
     """Let its leader renew the Lease for that long; every 20 seconds are enough."""
     for _ in range(3 * minutes):
-        spec = {"holderIdentity": "karpenter-5f6c_1", "renewTime": micro_time(world.clock.now())}
-        if world.store.find(kinds.LEASES, LEASE, namespace=namespace) is None:
-            world.store.create(kinds.LEASES, {"metadata": {"name": LEASE}, "spec": spec}, namespace=namespace)
-        else:
-            world.store.patch(kinds.LEASES, LEASE, {"spec": spec}, namespace=namespace)
+        renew_lease(world, namespace)
         world.run_for(timedelta(seconds=20))
 
 
