@@ -100,3 +100,29 @@ def keda(
             from cli.migrate import keda as command
 
         command.convert(files)
+
+
+@migrate.command("karpenter", cls=Command)
+@with_kubeconfig
+@examples(
+    "tenon migrate karpenter",
+    "tenon migrate karpenter -f nodepools.yaml -f karpenter.yaml",
+)
+def karpenter(
+    file: source.File = None,
+    context: source.Context = "",
+    cluster: source.Cluster = "",
+    region: source.Region = "",
+) -> None:
+    """Say what is different for each object of Karpenter's, and for its settings, once Tenon runs the cluster.
+
+    It reads NodePools, EC2NodeClasses, NodeOverlays and Karpenter's Deployment, and changes nothing. Exit code 1: Tenon
+    can't use an object as it is written.
+    """
+    with errors_as_one_line("migrate karpenter"):
+        with progress(source.reading(file)):
+            from cli.migrate import karpenter as command
+
+            reference = ClusterReference(context=context, cluster=cluster, region=region)
+            objects = command.read_files(file) if file else command.read_cluster(reference)
+        command.show(objects)

@@ -114,6 +114,7 @@ OPTIONS = {
             "verify prod",
             "shadow report --cluster prod",
             "migrate cluster-autoscaler",
+            "migrate karpenter",
             "manifests prod",
             "catalog --aws",
             "plan -f POD --aws",

@@ -125,6 +125,7 @@ def kubeconfig(path: Path) -> str:
         ["report"],
         ["rollback", "1.36"],
         ["migrate", "cluster-autoscaler"],
+        ["migrate", "karpenter"],
     ],
 )
 def test_context_and_kubeconfig_choose_the_cluster(command: list[str], tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def _on_terminal(*arguments: str, **env: str) -> tuple[str, str]:
         ("pause x --region mars-1", "Pausing …"),
         ("resume x --region mars-1", "Resuming …"),
         ("migrate cluster-autoscaler --region mars-1", "Reading the cluster …"),
+        ("migrate karpenter --region mars-1", "Reading the cluster …"),
         ("shadow report --region mars-1", "Reading the record of shadow mode …"),
         ("report --region mars-1", "Reading the cluster …"),
         ("catalog --region mars-1", "Reading instance types …"),
