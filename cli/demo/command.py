@@ -83,7 +83,7 @@ OnlyJson = Annotated[bool, typer.Option("--json", help="Print only the result, a
     "tenon demo",
     "tenon demo --json",
     "tenon demo --scale inflate=12,5,0",
-    "tenon demo --manifest team1.yaml --manifest spot-default.yaml --rest 30",
+    "tenon demo --manifest team1.yaml --manifest spot.yaml --rest 30",
     "tenon demo --interrupt spot=all",
     "tenon demo --fault spot-capacity=us-east-1a:0 --fault throttle=CreateFleet:4",
     "tenon demo -c standby=on --manifest standby.yaml",
@@ -113,7 +113,7 @@ def demo(
 ) -> None:
     """Run Tenon on this machine: nodes are launched for pending pods, and empty nodes are terminated.
 
-    By default it applies spot-default.yaml and scales inflate 0 → 5 → 0.
+    By default it applies spot.yaml and scales inflate 0 → 5 → 0.
 
     If pods stay pending at the end of a step, the exit code is 1.
     """

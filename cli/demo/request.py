@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shared.api.json_types import Json
 
 MANIFESTS = Path(__file__).parent / "manifests"
-DEFAULT_MANIFEST = "spot-default.yaml"
+DEFAULT_MANIFEST = "spot.yaml"
 DEFAULT_STEPS = (5, 0)
 _MAX_REPLICAS = 150_000
 """As many pods as Kubernetes supports in a cluster."""

@@ -45,7 +45,7 @@ def test_json_prints_only_the_result() -> None:
 def test_the_text_shows_events_and_has_no_json() -> None:
     done = demo("--scale", "inflate=2")
     assert done.returncode == 0, done.stderr
-    for words in ("applied Provisioner default", "inflate 0 → 2", "ec2 CreateFleet", "running", "Results"):
+    for words in ("applied NodePool default", "inflate 0 → 2", "ec2 CreateFleet", "running", "Results"):
         assert words in done.stdout
     assert "{" not in done.stdout
     assert "Not as requested" not in done.stdout

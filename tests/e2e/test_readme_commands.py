@@ -25,8 +25,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 IN_DEMO = {
     "tenon demo --json",
-    "tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale inflate-team1=3,0",
-    "tenon demo --manifest team1.yaml --manifest spot-default.yaml --scale 'inflate*=20,5'",
+    "tenon demo --manifest team1.yaml --manifest spot.yaml --scale inflate-team1=3,0",
+    "tenon demo --manifest team1.yaml --manifest spot.yaml --scale 'inflate*=20,5'",
     "tenon demo --interrupt spot=all",
     "tenon demo --report run.html",
 }

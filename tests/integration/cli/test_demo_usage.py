@@ -26,7 +26,7 @@ def demo(*arguments: str) -> CommandResult:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--manifest", "nowhere.yaml"], "spot-default.yaml"),
+        (["--manifest", "nowhere.yaml"], "spot.yaml"),
         (["--scale", "inflate"], "inflate=12,5,1"),
         (["--scale", "deflate=1"], "inflate"),
         (["--scale", "web-*=1"], "inflate"),
