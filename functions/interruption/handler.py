@@ -70,8 +70,9 @@ def _controller(settings: InterruptionSettings, context: LambdaContext, report: 
 
 
 def _longest_wait(event: Mapping[str, Any]) -> dict[Metric, float]:
-    """Seconds that the oldest message of a batch was in the queue; nothing of a sweep."""
-    sent = [int(record["attributes"]["SentTimestamp"]) / 1000 for record in event.get("Records", ())]
+    """Seconds that the oldest message of a batch was in the queue; nothing of a sweep, or without times."""
+    times = (str(record.get("attributes", {}).get("SentTimestamp", "")) for record in event.get("Records", ()))
+    sent = [int(time) / 1000 for time in times if time.isdecimal()]
     return {metrics.INTERRUPTION_QUEUE_SECONDS: runtime.current().now().timestamp() - min(sent)} if sent else {}
 
 
