@@ -53,8 +53,9 @@ class ReconcileRequest(NamedTuple):
 
 
 class _PodState(NamedTuple):
-    occupied_node: str
-    unschedulable: bool
+    occupied_node: str = ""
+    load_node: str = ""
+    unschedulable: bool = False
 
 
 class _NodeState(NamedTuple):
@@ -154,7 +155,7 @@ class ChangeDetector:
             before = self._pods.pop(key, None)
             self._set_unresolved(hints.PODS_UNSCHEDULABLE, key, unresolved=False)
             if before is not None:
-                yield from self._pod_moved(before.occupied_node, "")
+                yield from self._pod_moved(before, _PodState())
         elif resource == resources.NODES:
             node = self._nodes.pop(key, None)
             if node is not None and node.managed:
@@ -173,40 +174,43 @@ class ChangeDetector:
             yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
     def _pod_updated(self, pod: WatchedPod) -> Iterator[ReconcileRequest]:
-        before = self._pods.get(pod.key, _PodState("", unschedulable=False))
-        after = _PodState(pod.occupied_node, pod.is_unschedulable)
+        before = self._pods.get(pod.key, _PodState())
+        after = _PodState(pod.occupied_node, pod.load_node, pod.is_unschedulable)
         self._pods[pod.key] = after
         self._set_unresolved(hints.PODS_UNSCHEDULABLE, pod.key, unresolved=after.unschedulable)
         if after.unschedulable and not before.unschedulable:
             yield ReconcileRequest(hints.PODS_UNSCHEDULABLE, pod.key)
-        yield from self._pod_moved(before.occupied_node, after.occupied_node)
-        if self._buffers and after.occupied_node and after.occupied_node != before.occupied_node:
+        yield from self._pod_moved(before, after)
+        if self._buffers and after.load_node and after.load_node != before.load_node:
             # A decision is about all buffers, whichever the hint names.
             yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, next(iter(self._buffers)))
 
-    def _pod_moved(self, old_node: str, new_node: str) -> Iterator[ReconcileRequest]:
-        """A pod occupies another node than before ("": none)."""
-        if old_node == new_node:
+    def _pod_moved(self, before: _PodState, after: _PodState) -> Iterator[ReconcileRequest]:
+        """What follows where a pod came to a node or left one: load at once, room when the pod is gone."""
+        if after.load_node != before.load_node:
+            if after.load_node:
+                self._running_pods += 1
+                self._most_running_pods = max(self._most_running_pods, self._running_pods)
+            if before.load_node and self._is_underutilized_without_pod(before.load_node):
+                yield ReconcileRequest(hints.NODES_UNDERUTILIZED, before.load_node)
+        if after.occupied_node != before.occupied_node:
+            if after.occupied_node:
+                self._pods_on_node[after.occupied_node] += 1
+                self._emptied_before_seen.discard(after.occupied_node)
+            if before.occupied_node:
+                yield from self._pod_gone(before.occupied_node)
+
+    def _pod_gone(self, name: str) -> Iterator[ReconcileRequest]:
+        self._pods_on_node[name] -= 1
+        if self._pods_on_node[name] > 0:
             return
-        if new_node:
-            self._pods_on_node[new_node] += 1
-            self._running_pods += 1
-            self._most_running_pods = max(self._most_running_pods, self._running_pods)
-            self._emptied_before_seen.discard(new_node)
-        if not old_node:
-            return
-        self._pods_on_node[old_node] -= 1
-        if self._is_underutilized_without_pod(old_node):
-            yield ReconcileRequest(hints.NODES_UNDERUTILIZED, old_node)
-        if self._pods_on_node[old_node] > 0:
-            return
-        del self._pods_on_node[old_node]
-        node = self._nodes.get(old_node)
+        del self._pods_on_node[name]
+        node = self._nodes.get(name)
         if node is None:
             # Pods and nodes arrive by different watches, so the node may still come.
-            self._emptied_before_seen.add(old_node)
+            self._emptied_before_seen.add(name)
         elif node.managed:
-            yield ReconcileRequest(hints.NODES_EMPTIED, old_node)
+            yield ReconcileRequest(hints.NODES_EMPTIED, name)
 
     def _is_underutilized_without_pod(self, node: str) -> bool:
         """Whether enough pods have left since the last hint, so that nodes may be consolidated."""

@@ -129,9 +129,13 @@ class WatchedPod(ApiStruct):
 
     @property
     def occupied_node(self) -> str:
-        """The node that isn't empty because of this pod; "" for DaemonSet, terminating and finished pods."""
-        counts = not self.is_daemon and self.metadata.deletion_timestamp is None and not self.is_finished
-        return self.spec.node_name if counts else ""
+        """The node that isn't empty because of this pod, even a terminating one; "" for DaemonSet and finished pods."""
+        return "" if self.is_daemon or self.is_finished else self.spec.node_name
+
+    @property
+    def load_node(self) -> str:
+        """The node whose load it is part of: ``occupied_node`` until it begins to terminate."""
+        return self.occupied_node if self.metadata.deletion_timestamp is None else ""
 
     @property
     def is_finished(self) -> bool:

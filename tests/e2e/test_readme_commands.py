@@ -35,7 +35,7 @@ OF_CLUSTER = {
     "tenon plan": "giant",
     "tenon plan --what-if deployment/web=50": "web",
     "tenon explain pod web-7d9f8-x2kq": "is unschedulable",
-    "tenon nodes": "1 node",
+    "tenon nodes": "t4g.nano",
     "tenon export --once": "karpenter_nodes_allocatable",
 }
 """What commands on a cluster print, those of docs/cli.md too."""

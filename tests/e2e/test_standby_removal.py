@@ -8,6 +8,7 @@ import pytest
 
 from local.world import World
 from local.world.options import Options
+from tests.e2e.hostile_bounds import shutdown_delay
 from tests.e2e.test_standby_nodes import (
     MINUTE,
     POOL,
@@ -44,7 +45,9 @@ def test_what_is_asked_for_less_is_terminated_and_a_number_that_cant_be_read_del
     world.run_until(lambda: instances(world) == {"stopped": 1}, limit=5 * MINUTE)
     annotate(world, None)
     # Its DaemonSets' pods, whose kubelet doesn't run, aren't waited for.
-    world.run_until(lambda: not instances(world) and not world.claims() and not world.nodes(), limit=1.5 * MINUTE)
+    world.run_until(
+        lambda: not instances(world) and not world.claims() and not world.nodes(), limit=1.5 * MINUTE + shutdown_delay()
+    )
     assert_no_failures(world)
 
 

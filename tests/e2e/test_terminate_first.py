@@ -83,7 +83,7 @@ def test_a_drifted_node_in_a_full_reservation_goes_once_the_annotation_is_there(
     without: list[datetime] = []
 
     def replaced() -> bool:
-        most.append(len(world.claims()))
+        most.append(len(world.instances()))
         if not running(world):
             without.append(world.clock.now())
         return not claims(world) & before and len(running(world)) == 1
@@ -112,7 +112,7 @@ def test_nodes_of_a_static_pool_at_its_limit_or_in_a_full_reservation_are_replac
 
     def replaced() -> bool:
         least.append(len(initialized(world)))
-        most.append(len(world.claims()))
+        most.append(len(world.instances()))
         return not claims(world) & before and len(initialized(world)) == replicas
 
     world.run_until(replaced, limit=40 * MINUTE)
@@ -137,7 +137,7 @@ def test_an_unhealthy_node_in_a_full_reservation_goes_before_its_replacement_com
     most: list[int] = []
 
     def replaced() -> bool:
-        most.append(len(world.claims()))
+        most.append(len(world.instances()))
         return not claims(world) & before and len(initialized(world)) == 1
 
     world.run_until(replaced, limit=40 * MINUTE)
