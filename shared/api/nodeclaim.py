@@ -192,8 +192,20 @@ def planned_price(claim: NodeClaim) -> float:
 
 
 def with_ready(conditions: list[Condition], *, now: datetime, generation: int) -> list[Condition]:
-    """The conditions with Ready: true when Launched, Registered and Initialized are."""
-    for type_ in (LAUNCHED, REGISTERED, INITIALIZED):
-        if not is_true(conditions, type_):
-            return with_condition(conditions, READY, status=False, reason=f"Not{type_}", now=now, generation=generation)
-    return with_condition(conditions, READY, status=True, reason="Ready", now=now, generation=generation)
+    """The conditions with Ready: True when Launched, Registered and Initialized are, False when one of them is.
+
+    Otherwise it is Unknown, as in Karpenter (operatorpkg's ConditionSet): nothing has failed yet, and Argo CD takes
+    False for Degraded.
+    """
+    unmet = [type_ for type_ in (LAUNCHED, REGISTERED, INITIALIZED) if not is_true(conditions, type_)]
+    blockers = [c for type_ in unmet if (c := condition(conditions, type_)) is not None]
+    failed = next((c for c in blockers if c.status == "False"), None)
+    return with_condition(
+        conditions,
+        READY,
+        status=not unmet or (None if failed is None else False),
+        reason=f"Not{unmet[0] if failed is None else failed.type}" if unmet else "Ready",
+        message=failed.message if failed is not None else next((c.message for c in blockers), ""),
+        now=now,
+        generation=generation,
+    )

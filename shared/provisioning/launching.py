@@ -134,6 +134,7 @@ class Launcher(Struct, kw_only=True):
             now=now,
             generation=claim.metadata.generation,
         )
+        conditions = with_ready(conditions, now=now, generation=claim.metadata.generation)
         if conditions != claim.status.conditions:
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
 
@@ -191,6 +192,7 @@ class Launcher(Struct, kw_only=True):
                 now=now,
                 generation=claim.metadata.generation,
             )
+            conditions = with_ready(conditions, now=now, generation=claim.metadata.generation)
             writes.patch_status(self.client, resources.NODE_CLAIMS, claim.name, {"conditions": to_json(conditions)})
             return
         writes.delete(self.client, resources.NODE_CLAIMS, claim)

@@ -78,7 +78,7 @@ def wide(world: World, folder: Path, kind: str) -> list[dict[str, str]]:
 def test_columns_show_the_state_of_pools_and_claims(world: World, tmp_path: Path) -> None:
     world.apply(MANIFESTS)
     world.run_until(lambda: bool(world.claims()) and bool(world.instances()))
-    assert {row["READY"] for row in wide(world, tmp_path, "nodeclaims")} == {"False"}
+    assert {row["READY"] for row in wide(world, tmp_path, "nodeclaims")} == {"Unknown"}
 
     world.run_until_idle()
     nodes = {n["metadata"]["name"]: n for n in world.nodes()}

@@ -32,6 +32,7 @@ def restore_provider_id(context: ReconcileContext, claim: NodeClaim, instance: I
                 now=context.now,
                 generation=current.metadata.generation,
             )
+        conditions = nodeclaim.with_ready(conditions, now=context.now, generation=current.metadata.generation)
         status = with_fields(current.status, provider_id=instance.provider_id, conditions=conditions)
         return with_fields(current, status=status)
 

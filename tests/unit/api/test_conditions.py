@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from shared.api.meta import Condition, with_condition, with_same_condition
+import pytest
+
+from shared.api.meta import Condition, condition, with_condition, with_same_condition
+from shared.api.nodeclaim import with_ready
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
@@ -21,3 +24,26 @@ def test_conditions_of_an_older_version_get_a_generation_and_others_keep_theirs(
     stored = [Condition(type="Launched", status="True"), Condition(type="Drained", observed_generation=1)]
     conditions = with_condition(stored, "Ready", status=True, reason="Ready", now=NOW, generation=2)
     assert {c.type: c.observed_generation for c in conditions} == {"Launched": 2, "Drained": 1, "Ready": 2}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "reason"),
+    [
+        ({}, "Unknown", "NotLaunched"),
+        ({"Launched": "Unknown"}, "Unknown", "NotLaunched"),
+        ({"Launched": "False"}, "False", "NotLaunched"),
+        ({"Launched": "True"}, "Unknown", "NotRegistered"),
+        ({"Launched": "True", "Registered": "True", "Initialized": "Unknown"}, "Unknown", "NotInitialized"),
+        ({"Launched": "True", "Initialized": "False"}, "False", "NotInitialized"),
+        ({"Launched": "True", "Registered": "True", "Initialized": "True"}, "True", "Ready"),
+    ],
+)
+def test_a_nodeclaim_that_waits_is_unknown_and_one_that_failed_is_not_ready(
+    statuses: dict[str, str], status: str, reason: str
+) -> None:
+    before = [Condition(type=t, status=s, message="" if s == "True" else f"why {t}") for t, s in statuses.items()]
+    ready = condition(with_ready(before, now=NOW, generation=2), "Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason, ready.observed_generation) == (status, reason, 2)
+    waits_for = reason.removeprefix("Not")
+    assert ready.message == (f"why {waits_for}" if waits_for in statuses else "")
