@@ -114,6 +114,7 @@ EVENTS = {
     "NotTriggerScaleUp": "Pod: no node group and no NodePool can run it, and why; instead of FailedScheduling where "
     "node groups are scaled.",
     "Paused": "NodePool: it or the cluster is paused: since when, by whom, until when and why.",
+    "PodTemplateNotFound": "CapacityBuffer: there is no valid PodTemplate of the name that it has.",
     "ProviderIDRestored": "NodeClaim: its `status.providerID` was changed, and restored from the instance's tag.",
     "ProviderIDUnknown": "Node: its `spec.providerID` is not an EC2 instance.",
     "RebootFailed": "NodeClaim: why its node couldn't be rebooted in place; it is replaced.",
@@ -122,6 +123,7 @@ EVENTS = {
     "Registered": "NodeClaim: its node joined the cluster.",
     "RegistrationTimeout": "NodeClaim: its node did not register within 15 minutes; it is deleted.",
     "ReplicasMissing": "NodePool with `replicas`: why it has fewer nodes.",
+    "ResolutionFailed": "CapacityBuffer: why the number of its chunks can't be told.",
     "Resumed": "NodePool: its pause, or the cluster's, has ended.",
     "RoleNotFound": "Node class: its role doesn't exist in this account.",
     "ScaleDown": "Node of a node group: it isn't needed and is being removed, or its instance is terminated.",
@@ -131,6 +133,7 @@ EVENTS = {
     "ZonalShiftActive": "NodePool: ARC shifts traffic away from one of its zones.",
     "ZonalShiftCleared": "NodePool: the shift away from one of its zones has ended.",
     "ZonalShiftUnknown": "NodePool: ARC's zonal shifts can't be read, what helps, and which shifts hold meanwhile.",
+    "ScalableRefNotFound": "CapacityBuffer: the workload that it names doesn't exist or isn't valid.",
     "ScheduledChange": "NodeClaim: AWS Health or EC2 announces maintenance of its instance; it is replaced before.",
     "SecurityGroupsNotFound": "Node class: no security group matches its terms.",
     "SpotInterrupted": "NodeClaim: EC2 interrupts its spot instance in two minutes; it is deleted and replaced.",

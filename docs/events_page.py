@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _REASON_ARGUMENT = {"record": 2, "delete_nodeclaim": 1, "NotFoundError": 0, "EventReason": 0}
 """The calls that have a reason, and the index of that argument."""
 _CREATED_ELSEWHERE = {"reason", "event", "why.reason", "*obstacle", "*pause"} | {
-    f"{name}.reason" for name in ("condition", "error", "failed", "drain", "notice", "warning")
+    f"{name}.reason" for name in ("condition", "error", "failed", "drain", "notice", "warning", "resolved")
 }
 """Arguments whose reasons an ``EventReason`` or another of these calls creates."""
 _CAMEL = re.compile(r"[A-Z][A-Za-z]+")

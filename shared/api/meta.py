@@ -251,8 +251,8 @@ def with_condition(
 ) -> list[Condition]:
     """The conditions with one set; ``status`` None means Unknown.
 
-    ``generation`` is the one of the object that the condition was evaluated on: kubectl wait, Argo CD and Flux ignore
-    a condition of an older generation. Conditions without one get it too.
+    ``generation`` is the one of the object that the condition was evaluated on: kubectl wait and the checks of
+    docs/gitops.md ignore a condition of an older generation. Conditions without one get it too.
     ``lastTransitionTime`` changes only with the status, as the API conventions require: repeated calls give equal
     lists, so a caller can skip the write.
     """

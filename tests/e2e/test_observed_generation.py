@@ -1,6 +1,7 @@
 """``kubectl wait`` on each of our kinds: conditions are of the object's generation, also after an edit of its spec.
 
-kubectl, Argo CD and Flux ignore a condition whose ``observedGeneration`` is older than its object's.
+``kubectl wait`` and the checks of docs/gitops.md ignore a condition whose ``observedGeneration`` is older than its
+object's.
 """
 
 from __future__ import annotations

@@ -149,3 +149,5 @@ def _write_status(context: ReconcileContext, resolved: ResolvedBuffer, room: Chu
         return with_fields(current, status=status(with_fields(resolved, objects=objects), room, now=context.now))
 
     writes.update_status(context.client, resources.for_kind(buffer.api_version, buffer.kind), buffer, change)
+    if resolved.template is None:
+        context.recorder.record(buffer.ref, "Warning", resolved.reason, resolved.message)

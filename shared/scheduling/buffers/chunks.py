@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shared.api.capacity_buffer import MAX_CHUNKS
 from shared.api.kubernetes import Pod
-from shared.api.meta import ObjectMeta
+from shared.api.meta import EventReason, ObjectMeta
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, parse_resources
 from shared.api.validation.capacity_buffer import validate_capacity_buffer
@@ -34,9 +34,9 @@ SEPARATOR = "#"
 """Between the name of a buffer and the number of a chunk, in the name of its virtual pod."""
 
 RESOLVED = "Resolved"
-POD_TEMPLATE_NOT_FOUND = "PodTemplateNotFound"
-SCALABLE_REF_NOT_FOUND = "ScalableRefNotFound"
-RESOLUTION_FAILED = "ResolutionFailed"
+POD_TEMPLATE_NOT_FOUND = EventReason("PodTemplateNotFound")
+SCALABLE_REF_NOT_FOUND = EventReason("ScalableRefNotFound")
+RESOLUTION_FAILED = EventReason("ResolutionFailed")
 
 
 class ResolvedBuffer(Struct, kw_only=True, eq=False):

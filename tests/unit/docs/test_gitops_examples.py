@@ -6,20 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import celpy
 import pytest
-import yaml
-from celpy.adapter import json_to_cel
 
 from shared.api import crds
 from tests.unit.code.source import ROOT
+from tests.unit.docs.gitops_page import EXPRESSIONS, SCRIPTS, is_true_of
 
-PAGE = (ROOT / "docs" / "gitops.md").read_text(encoding="utf-8")
-BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
-(FLUX,) = (block for block in BLOCKS if block["kind"] == "Kustomization")
-CHECKS = FLUX["spec"]["healthCheckExprs"]
 SERVED = {
     (f"{d['spec']['group']}/{version['name']}", d["spec"]["names"]["kind"])
     for d in crds.load()
@@ -28,14 +21,7 @@ SERVED = {
 }
 
 
-def judged(expression: str, obj: dict[str, Any]) -> bool:
-    """What the expression says of an object, whose fields are its variables."""
-    environment = celpy.Environment()
-    program = environment.program(environment.compile(expression))
-    return bool(program.evaluate({key: json_to_cel(value) for key, value in obj.items()}))
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check["kind"])
+@pytest.mark.parametrize("check", EXPRESSIONS, ids=lambda check: check["kind"])
 @pytest.mark.parametrize(
     ("status", "observed", "current", "failed"),
     [("True", 2, True, False), ("False", 2, False, True), ("True", 1, False, False), ("Unknown", 2, False, False)],
@@ -50,15 +36,13 @@ def test_flux_waits_for_the_status_of_the_newest_spec(
     (type_,) = set(re.findall(r"c\.type == '(\w+)'", check["current"] + check["failed"]))
     condition = {"type": type_, "status": status, "observedGeneration": observed}
     obj = {"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Other", "status": "True"}, condition]}}
-    assert judged(check["current"], obj) is current
-    assert judged(check["failed"], obj) is failed
+    assert is_true_of(check["current"], obj) is current
+    assert is_true_of(check["failed"], obj) is failed
 
 
 def test_every_kind_is_one_of_the_definitions() -> None:
-    assert {(check["apiVersion"], check["kind"]) for check in CHECKS} <= SERVED
-    (settings,) = (block["data"] for block in BLOCKS if block["kind"] == "ConfigMap")
-    kinds = {key.removeprefix("resource.customizations.health.") for key in settings}
-    assert kinds <= {f"{version.partition('/')[0]}_{kind}" for version, kind in SERVED}
+    assert {(check["apiVersion"], check["kind"]) for check in EXPRESSIONS} <= SERVED
+    assert SCRIPTS.keys() <= {f"{version.partition('/')[0]}_{kind}" for version, kind in SERVED}
 
 
 def test_the_template_of_the_channels_is_valid(tmp_path: Path) -> None:
