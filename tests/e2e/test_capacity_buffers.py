@@ -11,7 +11,7 @@ from local.kubernetes import kinds
 from local.world import Options, World, sample_objects
 from shared.api.capacity_buffer import PROVISIONING, READY_FOR_PROVISIONING
 from shared.api.labels import PLANNED_PODS, PODS_NOT_NOMINATED_TAINT
-from tests.e2e.world_state import capacity_buffer, running
+from tests.e2e.world_state import capacity_buffer, events, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,6 +184,8 @@ def test_a_buffer_without_its_template_says_so_and_recovers(world: World) -> Non
         "there is no valid PodTemplate web in namespace default",
     )
     assert condition(world, PROVISIONING)[:2] == ("False", "NotReadyForProvisioning")
+    (event,) = events(world, "PodTemplateNotFound", name="warm", kind="CapacityBuffer")
+    assert event["message"] == "there is no valid PodTemplate web in namespace default"
     assert world.nodes() == []
     world.apply(pod_template())
     world.run_for(5 * MINUTE)

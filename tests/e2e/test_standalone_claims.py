@@ -112,5 +112,18 @@ def test_a_claim_that_waits_for_its_pool_says_so(with_class: World) -> None:
     (stored,) = world.claims()
     (launched,) = [c for c in stored["status"]["conditions"] if c["type"] == "Launched"]
     assert (launched["status"], launched["reason"]) == ("Unknown", "NodePoolNotReady")
+    assert conditions(stored)["Ready"] == "Unknown"
     world.run_until(lambda: not world.claims(), limit=timedelta(minutes=6))
     assert "EC2" not in events_on(world, "alone")["LaunchTimeout"]
+
+
+def test_a_claim_whose_launch_is_not_permitted_is_not_ready(with_class: World) -> None:
+    world = with_class
+    error = ("UnauthorizedOperation", "You are not authorized to perform this operation.")
+    world.aws.capacity.fail("on-demand", "*", "*", error)
+    world.apply(node_claim())
+    world.run_until(lambda: any(conditions(c).get("Ready") == "False" for c in world.claims()), limit=SOON)
+    (claim,) = world.claims()
+    (ready,) = [c for c in claim["status"]["conditions"] if c["type"] == "Ready"]
+    assert ready["message"] == events_on(world, "alone")["UnauthorizedOperation"]
+    assert not world.instances()

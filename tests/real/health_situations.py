@@ -1,4 +1,4 @@
-"""Situations of node classes, NodePools, NodeClaims and CapacityBuffers: what is true in each, and what judges say.
+"""Situations of node classes, NodePools, NodeClaims and CapacityBuffers: what is true in each, and what checkers say.
 
 Whether a situation is as its name says is checked on EC2 and in the cluster, not by conditions.
 """
@@ -17,13 +17,13 @@ from local.world import Options, World, sample_objects
 from shared.api.labels import CAPACITY_TYPE, INSTANCE_TYPE
 from shared.base.struct import Struct
 from tests.e2e.world_state import running
-from tests.real.health_judges import Kubectl
+from tests.real.health_checkers import Kubectl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tests.real.health_judges import Watch
+    from tests.real.health_checkers import Watch
 
 Json = dict[str, Any]
 Ref = tuple[str, str, str]
@@ -173,10 +173,10 @@ def _objects_at_rest(observer: Observer) -> None:
     ec2 = boto3.client("ec2", region_name=world.region)
 
     def subnets(tag: str) -> list[Any]:
-        found: list[Any] = ec2.describe_subnets(Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": [tag]}])[
+        matches: list[Any] = ec2.describe_subnets(Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": [tag]}])[
             "Subnets"
         ]
-        return found
+        return matches
 
     offers = ec2.describe_instance_type_offerings(Filters=[{"Name": "instance-type", "Values": [TYPES["impossible"]]}])
     observe("EC2NodeClass, all that it selects is there", CLASS, "default", is_true=bool(subnets("demo")))

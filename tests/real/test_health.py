@@ -11,7 +11,7 @@ import pytest
 from local.real.go_build import go
 from shared.base.struct import Struct
 from tests.real import health_situations
-from tests.real.health_judges import JUDGE, flux, go_verdicts
+from tests.real.health_checkers import PROGRAM, flux, go_verdicts
 from tests.unit.docs.gitops_page import EXPRESSIONS, PAGE, SCRIPTS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Situation(Struct, kw_only=True):
-    """What is true, the event with the reason, and the judges whose own rules say otherwise, each with the reason."""
+    """What is true, the event with the reason, and the checkers whose own rules say otherwise, each with the reason."""
 
     truth: str
     event: str = ""
@@ -30,14 +30,14 @@ class Situation(Struct, kw_only=True):
 
 
 WAIT, READY, KSTATUS, ARGO, FLUX = "`kubectl wait`", "READY", "kstatus", "Argo CD", "Flux"
-JUDGES = (WAIT, READY, KSTATUS, ARGO, FLUX)
+CHECKERS = (WAIT, READY, KSTATUS, ARGO, FLUX)
 _VERDICTS = {
     "it works": ("ends", "True", "Current", "Healthy", "Current"),
     "it waits": ("waits", "Unknown", "InProgress", "Progressing", "InProgress"),
     "it can't work": ("waits", "False", "InProgress", "Degraded", "Failed"),
     "it is leaving": ("waits", "True", "Terminating", "Progressing", "Terminating"),
 }
-"""By what is true: what each judge should say. kstatus calls Failed only what has the condition Stalled. A node that
+"""By what is true: what each checker should say. kstatus calls Failed only what has the condition Stalled. A node that
 drains is Ready, and still READY; its condition is of the generation before the deletion, so kubectl wait waits."""
 NO_STATUS = "it has no status yet, and kstatus takes that for no need of one; so with Karpenter"
 STALE = "it doesn't compare the condition's observedGeneration; so with Karpenter"
@@ -52,7 +52,9 @@ SITUATIONS = {
     "NodePool, EC2 has no capacity": Situation(truth="it works", event="FailedScheduling"),
     "NodePool, just edited to a class that doesn't exist": Situation(
         truth="it waits",
-        exceptions={judge: (said, STALE) for judge, said in ((READY, "True"), (KSTATUS, "Current"), (ARGO, "Healthy"))},
+        exceptions={
+            checker: (said, STALE) for checker, said in ((READY, "True"), (KSTATUS, "Current"), (ARGO, "Healthy"))
+        },
     ),
     "NodePool, the same a minute later": Situation(truth="it can't work", event="NodeClassNotFound"),
     "NodeClaim, just created": Situation(
@@ -73,12 +75,12 @@ SITUATIONS = {
 
 
 def expected(name: str) -> dict[str, str]:
-    """What each judge should say; of kinds that the page has no check for, Flux says what kstatus does."""
+    """What each checker should say; of kinds that the page has no check for, Flux says what kstatus does."""
     situation = SITUATIONS[name]
-    verdicts = dict(zip(JUDGES, _VERDICTS[situation.truth], strict=True))
+    verdicts = dict(zip(CHECKERS, _VERDICTS[situation.truth], strict=True))
     if name.partition(",")[0] not in {check["kind"] for check in EXPRESSIONS}:
         verdicts[FLUX] = verdicts[KSTATUS]
-    return {**verdicts, **{judge: said for judge, (said, _) in situation.exceptions.items()}}
+    return {**verdicts, **{checker: said for checker, (said, _) in situation.exceptions.items()}}
 
 
 @pytest.fixture
@@ -87,12 +89,12 @@ def observations(tmp_path: Path) -> dict[str, Observation]:
         pytest.skip("needs Go to build kstatus and what runs Argo CD's health checks")
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl")
-    JUDGE.built()
+    PROGRAM.built()
     ready = {name: expected(name)[READY] for name in SITUATIONS}
     return health_situations.observations(tmp_path, ready.__getitem__)
 
 
-def test_every_judge_agrees_with_what_is_true_and_the_page_says_so(observations: dict[str, Observation]) -> None:
+def test_every_checker_agrees_with_what_is_true_and_the_page_says_so(observations: dict[str, Observation]) -> None:
     assert observations.keys() == SITUATIONS.keys()
     assert {name for name, observation in observations.items() if not observation.is_true} == set()
     said = all_verdicts(observations)
@@ -107,7 +109,7 @@ def test_every_judge_agrees_with_what_is_true_and_the_page_says_so(observations:
 
 
 def all_verdicts(observations: Mapping[str, Observation]) -> dict[str, dict[str, str]]:
-    """What each judge says in each situation."""
+    """What each checker says in each situation."""
     verdicts = go_verdicts([o.obj for o in observations.values()], SCRIPTS)
     return {
         name: {
@@ -128,8 +130,8 @@ def rows_of_the_page() -> dict[str, list[str]]:
 
 
 def cells(name: str, said: Mapping[str, str]) -> list[str]:
-    """The page's cells of a situation; what a judge's own rules keep it from saying is in italics."""
+    """The page's cells of a situation; what a checker's own rules keep it from saying is in italics."""
     exceptions, event = SITUATIONS[name].exceptions, SITUATIONS[name].event
-    words = {judge: word or "(empty)" for judge, word in said.items()}
-    verdicts = [f"*{words[judge]}*" if judge in exceptions else words[judge] for judge in JUDGES]
+    words = {checker: word or "(empty)" for checker, word in said.items()}
+    verdicts = [f"*{words[checker]}*" if checker in exceptions else words[checker] for checker in CHECKERS]
     return [*verdicts, f"`{event}`" if event else ""]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-JUDGE = Binary(
-    name="health-judge",
+PROGRAM = Binary(
+    name="health-checker",
     module=Path(__file__).with_name("health"),
     sources=("go.mod", "go.sum", "main.go"),
     command=("build", "-trimpath", "-ldflags=-s -w", "."),
@@ -37,7 +37,7 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 class Verdict(Struct, kw_only=True):
-    """A judge's word, such as "Current" or "Healthy" ("" without one), and what it adds."""
+    """A checker's word, such as "Current" or "Healthy" ("" without one), and what it adds."""
 
     status: str
     message: str
@@ -53,7 +53,7 @@ class GoVerdicts(Struct, kw_only=True):
 def go_verdicts(objects: Sequence[Json], scripts: Mapping[str, str]) -> list[GoVerdicts]:
     """What kstatus and Argo CD say of each object; ``scripts`` are added to Argo CD's checks, by "group_Kind"."""
     text = json.dumps({"objects": list(objects), "scripts": dict(scripts)})
-    done = subprocess.run([str(JUDGE.built())], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run([str(PROGRAM.built())], input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return [GoVerdicts(**{key: Verdict(**v) for key, v in item.items()}) for item in json.loads(done.stdout)]
