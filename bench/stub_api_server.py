@@ -39,6 +39,10 @@ _OTHER_KINDS = 10
 """Resource versions of other kinds' changes, so that a watch of pods never reaches a list's resource version."""
 _STAMP = "2026-11-21T12:00:00Z"
 _READY = {"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}
+_KUBELET_CONDITIONS = [
+    {"type": kind, "status": "True", "lastTransitionTime": _STAMP}
+    for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+]
 _SIZE = {"cpu": "2", "memory": "8Gi", "pods": "58"}
 _WATCH_SECONDS = 5
 _CLASS = {"group": names.AWS_GROUP, "kind": "EC2NodeClass", "name": "default"}
@@ -49,8 +53,9 @@ _POOL = {
 
 
 def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
-    """A pod of 5 KB on one of the nodes; with a negative number it is pending."""
+    """A pod of 5 KB on one of the nodes, as its kubelet reports it; with a negative number it is pending."""
     is_bound = i >= 0
+    requests = {"cpu": "100m", "memory": "100Mi"} if is_bound else {"cpu": "1", "memory": "2Gi"}
     obj: dict[str, Any] = {
         "metadata": {
             "name": f"web-{i}",
@@ -68,18 +73,19 @@ def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
                 {
                     "name": "web",
                     "image": "web",
-                    "resources": {
-                        "requests": {"cpu": "100m", "memory": "100Mi"} if is_bound else {"cpu": "1", "memory": "2Gi"}
-                    },
+                    "resources": {"requests": requests},
                 }
             ],
+            "volumes": [{"name": f"kube-api-access-{i}", "projected": {"sources": []}}],
             "terminationGracePeriodSeconds": 30,
             "tolerations": [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}],
         },
-        "status": {"phase": "Running" if is_bound else "Pending", "conditions": [_READY]},
+        "status": {"phase": "Running" if is_bound else "Pending"},
     }
     if is_bound:
         obj["spec"]["nodeName"] = f"node-{i % nodes}"
+        container = {"name": "web", "allocatedResources": requests, "resources": {"requests": requests}}
+        obj["status"] |= {"conditions": _KUBELET_CONDITIONS, "startTime": _STAMP, "containerStatuses": [container]}
     else:
         unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         obj["status"]["conditions"] = [unplaced]

@@ -215,6 +215,11 @@ class Volume(ApiStruct):
     host_path: HostPath | None = None
 
     @property
+    def ties_to_nodes(self) -> bool:
+        """Whether anything is known of it but its name: ConfigMaps, Secrets and tokens are on every node."""
+        return bool(self.persistent_volume_claim or self.ephemeral or self.empty_dir or self.host_path)
+
+    @property
     def is_local(self) -> bool:
         """Whether data on the node would be lost with the pod."""
         return bool(self.host_path or (self.empty_dir and self.empty_dir.medium != "Memory"))

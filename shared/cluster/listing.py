@@ -93,10 +93,12 @@ def list_objects(
     labels: str = "",
     namespace: str = "",
     ignore_invalid: Callable[[bytes], bool] = lambda _raw: False,
+    after_page: Callable[[list[T]], None] = lambda _objects: None,
 ) -> ObjectList[T]:
     """All objects of a kind at one resourceVersion; of one namespace, if it is given.
 
-    ``ignore_invalid``: which invalid objects, given as JSON, are left out.
+    ``ignore_invalid``: which invalid objects, given as JSON, are left out. ``after_page`` is called with the valid
+    objects of each page.
 
     Raises:
         NotFoundError: the cluster doesn't have the kind.
@@ -105,11 +107,11 @@ def list_objects(
     pages = partial(client.list_pages, resource.path(namespace=namespace), fields=fields, labels=labels)
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _objects(pages(), resource, kind, ignore_invalid)
+            return _objects(pages(), resource, kind, ignore_invalid, after_page)
         except ExpiredError:
             # The resourceVersion was compacted during paging, so the pages so far are useless.
             continue
-    return _objects(pages(), resource, kind, ignore_invalid)
+    return _objects(pages(), resource, kind, ignore_invalid, after_page)
 
 
 def list_served(client: Client, versions: Iterable[Resource], kind: type[T]) -> ObjectList[T]:
@@ -123,7 +125,11 @@ def list_served(client: Client, versions: Iterable[Resource], kind: type[T]) -> 
 
 
 def _objects(
-    pages: Iterable[bytes], resource: Resource, kind: type[T], ignore_invalid: Callable[[bytes], bool]
+    pages: Iterable[bytes],
+    resource: Resource,
+    kind: type[T],
+    ignore_invalid: Callable[[bytes], bool],
+    after_page: Callable[[list[T]], None],
 ) -> ObjectList[T]:
     valid: list[T] = []
     invalid: list[InvalidObject] = []
@@ -134,16 +140,19 @@ def _objects(
                 page: Page[T] = _page_decoder(kind).decode(raw)
             except msgspec.ValidationError:
                 raw_page: Page[msgspec.Raw] = _page_decoder(msgspec.Raw).decode(raw)
+                objects: list[T] = []
                 for item in raw_page.items or ():
                     decoded = decode(bytes(item), resource, kind)
                     if not isinstance(decoded, InvalidObject):
-                        valid.append(decoded)
+                        objects.append(decoded)
                     elif not ignore_invalid(bytes(item)):
                         invalid.append(decoded)
                 version = raw_page.metadata.resource_version
             else:
-                valid.extend(page.items or ())
+                objects = page.items or []
                 version = page.metadata.resource_version
+            after_page(objects)
+            valid.extend(objects)
     return ObjectList(objects=tuple(valid), invalid=tuple(invalid), version=version)
 
 

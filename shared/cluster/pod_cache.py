@@ -31,6 +31,7 @@ from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import ObjectList
 from shared.cluster.resources import PODS
+from shared.cluster.value_sharing import ValueSharing
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class PodCache:
         self._unbound_versions: dict[str, str] = {}
         """The resourceVersions of the pods without a node."""
         self._invalid: dict[str, InvalidObject] = {}
+        self._sharing = ValueSharing()
         self._is_frozen = False
         self._proven_at = datetime.min.replace(tzinfo=UTC)
         self.lists = 0
@@ -141,10 +143,11 @@ class PodCache:
     def _list(self) -> None:
         # The pods so far go first: together with the new ones they would take twice the memory.
         self._version, self._pods, self._unbound_versions, self._invalid = "", {}, {}, {}
+        self._sharing = ValueSharing()
         if self._is_frozen:
             gc.collect()  # frozen objects are never collected, so garbage created since must not be frozen with them
         with runtime.gc_paused():
-            listed = listing.list_objects(self._client, PODS, Pod, fields=UNFINISHED)
+            listed = listing.list_objects(self._client, PODS, Pod, fields=UNFINISHED, after_page=self._sharing.share)
             self._pods = {pod.key: pod for pod in listed.objects}
             self._unbound_versions = {
                 key: pod.metadata.resource_version for key, pod in self._pods.items() if not pod.spec.node_name
@@ -201,6 +204,7 @@ class PodCache:
         if isinstance(decoded, InvalidObject):
             self._invalid[key] = decoded
         else:
+            self._sharing.share((decoded,))
             self._pods[key] = decoded
             if not decoded.spec.node_name:
                 self._unbound_versions[key] = metadata.resource_version
