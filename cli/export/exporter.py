@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from cli.cluster import live_reader
-from cli.export import cost_allocation, families, node_metrics, pod_metrics, pool_metrics
+from cli.export import cost_samples, families, node_metrics, pod_metrics, pool_metrics
 from cli.export.cloudwatch import CloudWatchMetrics
 from cli.export.cluster_reader import ClusterReader
 from cli.export.exposition import Exposition, sample
@@ -133,7 +133,7 @@ class Exporter:
         yield from self._ends.samples()
         if catalog is not None:
             yield from node_metrics.price_samples(table, catalog, all_offerings=self._options.all_offerings)
-            yield from cost_allocation.samples(table.rows, state.snapshot.pods, label=self._options.cost_label)
+            yield from cost_samples.samples(table.rows, state.snapshot.pods, label=self._options.cost_label)
 
     def _read_catalog(self, _now: datetime) -> tuple[Sample, ...]:
         """Keep the catalog; nodes are priced whenever the cluster is read."""

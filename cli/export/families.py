@@ -235,9 +235,10 @@ COST = _gauge(
 )
 NAMESPACE_COST = _gauge(
     "tenon_namespace_cost_usd_per_hour",
-    "Price of nodes, split by what pods of a namespace request: half by CPU, half by memory. With --cost-label KEY, "
-    "label is the value of that label of pods. What nobody requests has no label namespace.",
-    "namespace", "label",
+    "Price of nodes, split by what pods request, in the ratio of OpenCost's base prices for CPU, memory and GPUs. "
+    "share is pods (of a namespace; with --cost-label KEY, label is their value of that label), daemons (of DaemonSets "
+    "and static pods) or idle (what nobody requests); the sum is the price of the nodes.",
+    "share", "namespace", "label",
     source=CATALOG,
 )  # fmt: skip
 UNPRICED = _gauge("tenon_nodes_without_price", "Nodes whose price the catalog doesn't know.", source=CATALOG)

@@ -13,6 +13,8 @@ from cli import terminal
 from cli.cluster.commitments import commitment_bill
 from cli.cluster.observed_cluster import chunks_by_node, with_snapshot
 from cli.cluster.pricing import offering_prices
+from cli.nodes.watch import read_rows
+from cli.report.costs import recorded_costs
 from cli.report.lower_bound import BoundedPod, lower_bound
 from cli.report.recording import NodeSpan, RecordedDecision, RecordedLaunches, Recording, Sample
 from cli.report.traffic import recorded_traffic
@@ -44,8 +46,11 @@ _OF_TERMINATED = (
 )
 
 
-def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
-    """The recording of the period that ends now, or of the part of it from which on something is known."""
+def recording(observed: ObservedCluster, *, period: timedelta, cost_label: str = "") -> Recording:
+    """The recording of the period that ends now, or of the part of it from which on something is known.
+
+    The cost of namespaces is split by the pods' label ``cost_label``, too, if it isn't "".
+    """
     observed = with_snapshot(observed, without_stopped(observed.snapshot))
     taken = observed.history.since(observed.now - period)
     launched = observed.history.launches_since(observed.now - period)
@@ -69,6 +74,7 @@ def recording(observed: ObservedCluster, *, period: timedelta) -> Recording:
         launches=[RecordedLaunches.of(r, _seconds(r.at, start) or 0.0) for r in launched],
         notes=[*observed.notes, *notes, *_buffer_notes(spans), *_commitment_notes(resolved_pools)],
         traffic=recorded_traffic(observed.services(), observed.snapshot),
+        costs=recorded_costs(read_rows(observed), observed.snapshot, label=cost_label),
     )
 
 

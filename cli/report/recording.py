@@ -14,6 +14,7 @@ import msgspec
 
 from cli.errors import UsageError
 from cli.file_contents import read_bytes
+from cli.report.costs import RecordedCosts
 from cli.report.traffic import RecordedTraffic
 from shared.base.struct import WireStruct
 
@@ -122,7 +123,9 @@ class _Version(WireStruct):
 
 
 class Recording(WireStruct, kw_only=True):
-    """The data of a report. ``notes`` say what is missing, and why. ``traffic`` is that at the end, None of a demo.
+    """The data of a report. ``notes`` say what is missing, and why.
+
+    ``traffic`` and ``costs`` of namespaces are those at the end, None of a demo.
 
     ``is_live``: of a cluster whose times are read from a clock, not from the start of a run.
     """
@@ -139,6 +142,7 @@ class Recording(WireStruct, kw_only=True):
     marks: list[Mark] = []
     notes: list[str] = []
     traffic: RecordedTraffic | None = None
+    costs: RecordedCosts | None = None
 
 
 def write(recording: Recording, path: Path) -> None:

@@ -32,6 +32,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "pause": ("cli.pause.outcome:PauseOutcome",),
     "plan": ("cli.plan.json_plan:PlanOutput",),
     "preflight": ("cli.preflight.finding:Finding",),
+    "report": ("cli.report.json_report:ReportOutput",),
     "resume": ("cli.pause.outcome:ResumeOutcome",),
     "rollback": ("cli.rollback.readiness:RollbackReadiness",),
     "shadow report": ("cli.shadow.json_report:ShadowReport",),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.report.page import page
 from cli.report.recording import read
+from local.world.sample_objects import daemon_set
 from tests.integration.cli.command import CHECKOUT, TENON, CommandResult, call
 
 if TYPE_CHECKING:
@@ -60,3 +64,38 @@ def test_a_live_cluster_is_reported_by_its_decision_log(shell: Shell, tmp_path: 
     assert all(n["metadata"]["name"] in text for n in world.nodes())
     assert "Empty" in text
     assert "nodes for 5 pods" in text
+
+
+def test_the_costs_of_namespaces_add_up_to_the_bill_in_text_json_and_page(shell: Shell, tmp_path: Path) -> None:
+    world = shell.world
+    world.apply("cli/demo/manifests/spot-default.yaml")
+    world.apply([daemon_set("agent", {"cpu": "100m", "memory": "128Mi"})])
+    world.scale("default", "inflate", 5)
+    world.run_until_idle()
+    html = tmp_path / "cluster.html"
+    printed = shell.tenon("report", "-o", str(html), "--cost-label", "app", "--json")
+    assert printed.code == 0, printed.err
+    exact = json.loads(printed.out, parse_float=Decimal)
+    assert (exact["page"], exact["nodes"]) == (str(html), len(world.nodes()))
+    costs = exact["costs"]
+    rows = {(row["share"], row["namespace"], row["value"]): row["cost"] for row in costs["rows"]}
+    assert set(rows) == {("pods", "default", "inflate"), ("daemons", "", ""), ("idle", "", "")}
+    assert all(cost > 0 for cost in rows.values())
+    assert (
+        sum(rows.values())
+        == costs["total"]
+        == round(Decimal(str(shell.tenon("nodes", "--json").json["costPerHour"])), 4)
+    )
+    text = shell.tenon("report", "-o", str(html), "--cost-label", "app").lines
+    cells = [re.split(r"  +", line.strip()) for line in text[2:]]
+    names = [["default", "inflate"], ["DaemonSets and static pods"], ["idle"], ["total"]]
+    amounts = [f"${cost:.4f}" for cost in (*rows.values(), costs["total"])]
+    assert [[*row[:-2], row[-2]] for row in cells] == [[*n, a] for n, a in zip(names, amounts, strict=True)]
+    section = html.read_text().partition('id="costs"')[2].partition("</section>")[0]
+    assert re.findall(r"\$\d+\.\d{4}", section) == amounts
+
+
+def test_a_recording_has_no_labels_of_pods(tmp_path: Path) -> None:
+    refused = call("report", str(tmp_path / "run.json"), "--cost-label", "team")
+    assert refused.code == 2
+    assert "--cost-label needs a live cluster" in refused.err

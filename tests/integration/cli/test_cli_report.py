@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from cli.report import charts
+from cli.report.costs import RecordedCost, RecordedCosts
 from cli.report.page import page
 from cli.report.recording import (
     Mark,
@@ -84,6 +85,17 @@ LIVE = Recording(
     samples=[Sample(62.0, 0.14), Sample(3.1 * 86_400, 0.14, 0.09, 9, 1)],
     decisions=RUN.decisions,
     launches=[RecordedLaunches(at=9.0, pods=9, nodes=2, planned=0.1, bought=0.1, before=0.04, realised=0.04)],
+    costs=RecordedCosts(
+        label="team.example.org/name",
+        rows=[
+            RecordedCost(share="pods", namespace="a-namespace-with-a-long-name-of-a-tenant", value="red", cost=0.0801),
+            RecordedCost(share="pods", namespace="web", cost=0.03),
+            RecordedCost(share="daemons", cost=0.0099),
+            RecordedCost(share="idle", cost=0.02),
+        ],
+        total=0.14,
+        unpriced=1,
+    ),
 )
 """As of a live cluster: pods and the lower bound are known for now only; the pods run on nodes that existed before."""
 TRAFFIC = RecordedTraffic(
@@ -294,6 +306,20 @@ def test_what_is_only_known_for_now_is_no_chart(open_report: Callable[..., Page]
     tab = open_report(LIVE)
     assert tab.inner_text("#pods") == "Only known for now: 9 scheduled, 1 pending."
     assert "lower bound" not in tab.inner_text(".tiles")
+
+
+@needs_chromium
+def test_the_cost_of_namespaces_is_a_table_that_ends_with_the_bill(open_report: Callable[..., Page]) -> None:
+    section = open_report(LIVE, viewport={"width": 1280, "height": 800}).locator("section[aria-labelledby=costs]")
+    rows = [row.split("\t") for row in section.locator("tr").all_inner_texts()]
+    assert rows[0] == ["Namespace", "team.example.org/name", "$/h", "Share"]
+    assert rows[2:] == [
+        ["web", "none", "$0.0300", "21.4%"],
+        ["DaemonSets and static pods", "", "$0.0099", "7.1%"],
+        ["idle", "", "$0.0200", "14.3%"],
+        ["total", "", "$0.1400", "100.0%"],
+    ]
+    assert "Without 1 node whose price is unknown." in section.inner_text()
 
 
 @needs_chromium
