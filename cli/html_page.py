@@ -74,8 +74,13 @@ def tiles(figures: Iterable[tuple[str, str]]) -> str:
     return "".join(f'<div class="tile"><b>{html.escape(b)}</b><span>{html.escape(s)}</span></div>' for b, s in figures)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int, empty: str = "None.") -> str:
-    """A table whose last ``figures`` columns are numbers; the sentence ``empty`` if it has no rows."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, label: str, figures: int, empty: str = "None."
+) -> str:
+    """A table whose last ``figures`` columns are numbers; the sentence ``empty`` if it has no rows.
+
+    ``label`` names it for screen readers. Where it is wider than the window, it is scrolled by keyboard, too.
+    """
     first = len(columns) - figures
     classes = ["figure" if i >= first else "" for i in range(len(columns))]
 
@@ -87,10 +92,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, figures: int
     if not body:
         return f'<p class="quiet">{html.escape(empty)}</p>'
     head = "".join(
-        f"<th{f' class={class_}' if class_ else ''}>{html.escape(name)}</th>"
+        f"<th scope='col'{f' class={class_}' if class_ else ''}>{html.escape(name)}</th>"
         for name, class_ in zip(columns, classes, strict=True)
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(label)}"><table>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def cell(column: str, text: str, *, class_: str = "") -> str:

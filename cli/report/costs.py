@@ -86,7 +86,7 @@ def section(costs: RecordedCosts | None) -> str:
         "USD per hour at the end of this report: the price of each node, split by what pods request, in the ratio of "
         f"OpenCost's base prices for CPU, memory and GPUs. {_unpriced(costs)}"
     )
-    table = html_page.table(_columns(costs), _texts(costs), figures=_FIGURES)
+    table = html_page.table(_columns(costs), _texts(costs), label="Cost by namespace", figures=_FIGURES)
     return (
         '<section aria-labelledby="costs"><h2 id="costs">Cost by namespace</h2>'
         f'<p class="quiet">{html.escape(summary.strip())}</p>{table}</section>'

@@ -44,7 +44,7 @@ def sentences(total: ShadowTotal) -> Iterator[str]:
     yield f"real {dollars(total.real.dollars)}, Tenon {dollars(total.shadow.dollars)}: Tenon {saved}{share}"
     yield (
         f"Tenon would have launched {plural(total.launched, 'node')}, removed "
-        f"{sum(total.removed.values())} and moved {plural(total.moved, 'pod')}; the other autoscaler started "
+        f"{sum(total.removed.values()):,} and moved {plural(total.moved, 'pod')}; the other autoscaler started "
         f"{total.real_started} and ended {total.real_ended}"
     )
     mean = total.waited_seconds / total.waited_pods if total.waited_pods else 0.0

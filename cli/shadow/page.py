@@ -60,8 +60,8 @@ def _tiles(total: ShadowTotal) -> str:
         (dollars(total.shadow.dollars), "what Tenon would have run"),
         (dollars(total.saved), "saved" if total.saved_share is None else f"saved, {total.saved_share:.1%}"),
         (f"{total.real.instance_hours:,.1f} / {total.shadow.instance_hours:,.1f}", "instance-hours, real / Tenon"),
-        (f"{total.moved}", "pods moved"),
-        (f"{total.unplaced_pods}", "pods without a place"),
+        (f"{total.moved:,}", "pods moved"),
+        (f"{total.unplaced_pods:,}", "pods without a place"),
     ]
     return html_page.tiles(tiles)
 
@@ -101,8 +101,8 @@ def _days(shadow: ShadowDays) -> str:
         own = compare([day])
         money = (f"{own.real.dollars:,}", f"{own.shadow.dollars:,}", f"{own.saved:,}")
         counts = (own.launched, sum(own.removed.values()), own.moved, own.unplaced_pods)
-        rows.append((day.date, _span(own.seconds), *money, *map(str, counts)))
-    return html_page.table(columns, rows, figures=len(columns) - 1)
+        rows.append((day.date, _span(own.seconds), *money, *(f"{count:,}" for count in counts)))
+    return html_page.table(columns, rows, label="Days", figures=len(columns) - 1)
 
 
 def _offerings(total: ShadowTotal) -> str:
@@ -117,13 +117,14 @@ def _offerings(total: ShadowTotal) -> str:
         )
         for o in total.offerings
     )
-    return html_page.table(("Fleet", "Instance type", "Capacity type", "Zone", "Hours", "$"), rows, figures=2)
+    columns = ("Fleet", "Instance type", "Capacity type", "Zone", "Hours", "$")
+    return html_page.table(columns, rows, label="What ran", figures=2)
 
 
 def _pods(shadow: ShadowDays) -> str:
     pods = sorted((p for day in shadow.days for p in day.unplaced), key=lambda p: (-p.seconds, p.pod))
     rows = ((p.pod, p.reason, _span(p.seconds)) for p in pods[:_MAX_PODS])
-    return html_page.table(("Pod", "Reason", "For"), rows, figures=1)
+    return html_page.table(("Pod", "Reason", "For"), rows, label="Pods without a place", figures=1)
 
 
 def _events(shadow: ShadowDays) -> str:
@@ -133,7 +134,7 @@ def _events(shadow: ShadowDays) -> str:
         for e in events
     )
     columns = ("Time", "Action", "Node", "NodePool", "Offering", "Reason", "Pods", "$/h")
-    return html_page.table(columns, rows, figures=2)
+    return html_page.table(columns, rows, label="What Tenon would have done", figures=2)
 
 
 def _span(seconds: int) -> str:

@@ -11,6 +11,7 @@ from cli import html_page
 if TYPE_CHECKING:
     from cli.verify.call_times import Latency
     from cli.verify.output import VerificationReport
+    from cli.verify.result import StepResult
 
 _NOTHING = "Nothing was measured."
 
@@ -40,12 +41,14 @@ def page(report: VerificationReport) -> str:
         "measured": html_page.table(
             ("Step", "Duration", "Seconds"),
             ((s.step, m.name, f"{m.seconds:.1f}") for s in report.steps for m in s.measured),
+            label="Measured",
             figures=1,
             empty=_NOTHING,
         ),
         "latencies": html_page.table(
             ("Operation", "Calls", "Median, s", "Assumed", "99th percentile, s", "Assumed"),
             ((name, str(v.count), *map(_seconds, _times(v))) for name, v in report.latencies.items()),
+            label="Latencies of AWS's calls",
             figures=5,
             empty=_NOTHING,
         ),
@@ -75,11 +78,18 @@ def _tiles(report: VerificationReport) -> str:
 
 
 def _steps(report: VerificationReport) -> str:
-    rows = "".join(
-        f'<tr><td class="node">{html.escape(s.step)}</td>'
-        f'<td class="{html.escape(s.status)}">{html.escape(s.status)}</td>'
-        f'<td>{html.escape(s.sentence)}</td><td class="figure">{s.seconds:.0f}</td></tr>'
-        for s in report.steps
-    )
+    def row(step: StepResult) -> str:
+        cells = (
+            ("Step", step.step, "node"),
+            ("Verdict", step.status, step.status),
+            ("What was seen", step.sentence, ""),
+            ("Seconds", f"{step.seconds:.0f}", "figure"),
+        )
+        return "<tr>" + "".join(html_page.cell(name, text, class_=class_) for name, text, class_ in cells) + "</tr>"
+
+    rows = "".join(map(row, report.steps))
     head = "<tr><th>Step</th><th>Verdict</th><th>What was seen</th><th class=figure>Seconds</th></tr>"
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Steps"><table>'
+        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>"
+    )

@@ -26,6 +26,7 @@ from cli.traffic.cross_zone import ServiceTraffic
 from shared.base.struct import with_fields
 from tests.integration.chromium import needs_chromium
 from tests.integration.cli.command import call
+from tests.integration.page_layout import assert_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -244,32 +245,13 @@ def test_an_empty_recording_is_a_page_too(open_report: Callable[..., Page]) -> N
     assert "There are no decisions." in tab.inner_text("main")
 
 
-CUT_OFF = """() => [...document.querySelectorAll("h1, h2, p, b, i, span, td, th, button")]
-  .filter((e) => e.offsetParent && !e.closest(".name") && getComputedStyle(e).position !== "absolute")
-  .filter((e) => {
-    const box = e.getBoundingClientRect(), scroller = e.closest(".scroll");
-    return e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 || !scroller && box.right > innerWidth + 1;
-  }).map((e) => e.outerHTML.slice(0, 80))"""
-"""The elements whose text is wider than they or the window are; names of nodes end in an ellipsis by intent."""
-OVERLAPS = """() => {
-  const boxes = [...document.querySelectorAll("h1, h2, section > p, .tile, .chart, .timeline, .bar i, .launches p, td")]
-    .filter((e) => e.offsetParent).map((e) => [e, e.getBoundingClientRect()]);
-  const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
-  return boxes.flatMap(([e, a], i) => boxes.slice(i + 1)
-    .filter(([f, b]) => !e.contains(f) && !f.contains(e) && over(a, b))
-    .map(([f]) => e.outerHTML.slice(0, 60) + " | " + f.outerHTML.slice(0, 60)));
-}"""
-
-
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280, 1440])
 def test_nothing_is_cut_off_or_overlaps(open_report: Callable[..., Page], width: int, scheme: str) -> None:
     for recording in (RUN, LIVE):
         tab = open_report(recording, scheme=scheme, viewport={"width": width, "height": 900})
-        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert tab.evaluate(CUT_OFF) == []
-        assert tab.evaluate(OVERLAPS) == []
+        assert_fits(tab)
 
 
 @needs_chromium
