@@ -163,6 +163,15 @@ def _replicas(objects: Iterable[dict[str, Any]]) -> dict[str, int]:
     }
 
 
+_UNFIT = {
+    "fleet": "the demo has one cluster; deploy a fleet with cdk (docs/fleets.md)",
+    "mode": "shadow mode compares Tenon with the autoscaler that runs, and the demo's cluster has none. "
+    "`tenon simulate MANIFEST` says what Tenon would launch for a file; to compare in a cluster, deploy there with "
+    "-c mode=shadow, then `tenon shadow report` (docs/shadow-mode.md)",
+}
+"""The settings that the demo can't run with, and what to do instead."""
+
+
 def context_of(settings: Sequence[str] | None) -> dict[str, str]:
     """The settings of ``-c KEY=VALUE`` options by key.
 
@@ -174,9 +183,9 @@ def context_of(settings: Sequence[str] | None) -> dict[str, str]:
         stack_options.parse({"relay": "function", **context}, cluster="demo")
     except OptionError as error:
         raise UsageError(str(error)) from error
-    unfit = [key for key in ("fleet", "mode") if key in context]
-    if unfit:
-        raise UsageError(f"-c {unfit[0]}: the demo has one cluster, whose Tenon is active")
+    unfit = next((key for key in _UNFIT if key in context and (key, context[key]) != ("mode", "active")), None)
+    if unfit is not None:
+        raise UsageError(f"-c {unfit}: {_UNFIT[unfit]}")
     return context
 
 

@@ -33,12 +33,20 @@ def demo(*arguments: str) -> CommandResult:
         (["--rest", "0"], "--rest 0"),
         (["-c", "standbi=on"], "standby"),
         (["-c", "standby=maybe"], "-c standby=maybe"),
-        (["-c", "mode=shadow"], "-c mode: the demo has one cluster"),
         (["-c", "standby=on", "--kubeconfig", "kind.yaml"], "-c needs the embedded cluster"),
     ],
 )
 def test_usage_errors_name_what_is_allowed(arguments: list[str], message: str) -> None:
     assert message in demo(*arguments).err
+
+
+def test_settings_that_need_another_cluster_name_the_better_command() -> None:
+    def error(setting: str) -> str:
+        return " ".join(demo("-c", setting).err.replace("│", " ").split())
+
+    assert "`tenon simulate MANIFEST` says what Tenon would launch" in error("mode=shadow")
+    assert "then `tenon shadow report`" in error("mode=shadow")
+    assert "deploy a fleet with cdk" in error("fleet=prod")
 
 
 def test_a_manifest_that_is_not_yaml_is_rejected(tmp_path: Path) -> None:
