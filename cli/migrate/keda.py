@@ -8,12 +8,14 @@ from cli import decoding
 from cli.cluster import manifest_reader
 from cli.errors import CommandError, UsageError
 from cli.migrate import scaled_objects
+from cli.migrate.scaled_object_notes import not_carried_over
 from cli.migrate.scaled_objects import NotExpressibleError, ScaledObject
 from cli.printable import echo
 from shared.api.capacity_buffer import Scalable
 from shared.api.decode import ref_of
 from shared.api.yaml_documents import writer
 from shared.base.plurals import plural
+from shared.base.struct import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +25,42 @@ if TYPE_CHECKING:
     from shared.snapshot import InvalidObject
 
 
+class Conversion(Struct, kw_only=True):
+    """The buffer of a ScaledObject as ``objects``, with ``notes`` on fields that it doesn't have; or why not."""
+
+    key: str
+    target: str = ""
+    objects: Sequence[dict[str, Any]] = ()
+    notes: tuple[str, ...] = ()
+    left_out: str = ""
+
+
 def convert(paths: Sequence[Path]) -> None:
     """Print the buffers of all ScaledObjects that can be expressed, and name the others on standard error.
 
     Raises:
         UsageError: a file can't be read, or there is no ScaledObject.
         CommandError: ScaledObjects were left out.
+    """
+    all_conversions = conversions(paths)
+    expressed = [conversion for conversion in all_conversions if not conversion.left_out]
+    left_out = [conversion for conversion in all_conversions if conversion.left_out]
+    for each in expressed:
+        echo(f"# In place of ScaledObject {each.key} and Deployment {each.target}.")
+        for note in each.notes:
+            echo(f"# Not carried over: {note}.")
+        echo(writer.documents(each.objects, width=1000).rstrip())
+    for each in left_out:
+        echo(f"left out ScaledObject {each.key}: {each.left_out}", err=True)
+    if left_out:
+        raise CommandError(f"{plural(len(left_out), 'ScaledObject')} left out")
+
+
+def conversions(paths: Sequence[Path]) -> list[Conversion]:
+    """What becomes of each ScaledObject of the files; those that can't be decoded come last.
+
+    Raises:
+        UsageError: a file can't be read, or there is no ScaledObject.
     """
     by_kind: dict[str, list[Raw]] = {}
     for path in paths:
@@ -38,22 +70,25 @@ def convert(paths: Sequence[Path]) -> None:
         raise UsageError(
             "the files have no ScaledObject: give the output of `kubectl get scaledobjects,deployments -A -o yaml`"
         )
-    invalid: list[InvalidObject] = []
-    scaled = decoding.decode_objects(by_kind["ScaledObject"], ScaledObject, invalid)
     deployments = _deployments(by_kind)
-    left_out = [(f"{i.ref.namespace or 'default'}/{i.ref.name}", i.problems[0]) for i in invalid]
-    for each in scaled:
-        try:
-            objects = scaled_objects.buffer_objects(each, deployments)
-        except NotExpressibleError as error:
-            left_out.append((each.key, str(error)))
-            continue
-        echo(f"# In place of ScaledObject {each.key} and Deployment {each.target}.")
-        echo(writer.documents(objects, width=1000).rstrip())
-    for key, reason in left_out:
-        echo(f"left out ScaledObject {key}: {reason}", err=True)
-    if left_out:
-        raise CommandError(f"{plural(len(left_out), 'ScaledObject')} left out")
+    done: list[Conversion] = []
+    invalid: list[InvalidObject] = []
+    for value in by_kind["ScaledObject"]:
+        done += [
+            _conversion(scaled, decoding.as_mapping(value), deployments)
+            for scaled in decoding.decode_objects([value], ScaledObject, invalid)
+        ]
+    keys = ((f"{each.ref.namespace or 'default'}/{each.ref.name}", each.problems[0]) for each in invalid)
+    return [*done, *(Conversion(key=key, left_out=problem) for key, problem in keys)]
+
+
+def _conversion(scaled: ScaledObject, value: dict[str, Any], deployments: dict[str, dict[str, Any]]) -> Conversion:
+    try:
+        objects = scaled_objects.buffer_objects(scaled, deployments)
+    except NotExpressibleError as error:
+        return Conversion(key=scaled.key, left_out=str(error))
+    notes = tuple(not_carried_over(value.get("spec") or {}))
+    return Conversion(key=scaled.key, target=scaled.target, objects=objects, notes=notes)
 
 
 def _deployments(by_kind: dict[str, list[Raw]]) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 KEDA (https://keda.sh/docs/2.17/scalers/cron/) gives the target the largest number of the triggers whose window is open,
 between the minimum and the maximum, and outside all windows the minimum, or ``idleReplicaCount`` if that is given.
+Defaults, bounds and pauses are those of KEDA's ``apis/keda/v1alpha1/scaledobject_types.go``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 _CRON = "cron"
 _DEFAULT_MOST = 100
 """KEDA's ``maxReplicaCount`` without a value."""
-_PAUSED = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+_PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
+"""Pauses with any value."""
+_PAUSED = tuple(f"autoscaling.keda.sh/paused{part}" for part in ("", "-scale-in", "-scale-out", "-scale-down"))
+"""Pause altogether or in one direction, unless the value is a false one."""
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+"""What Go's ``strconv.ParseBool`` takes for false; KEDA takes every other text for true."""
 _PRIORITY = frozenset({"priorityClassName", "priority", "preemptionPolicy"})
 """Pause pods have a low priority to be preempted; chunks of a buffer come after pods anyway."""
 
@@ -50,7 +56,7 @@ class _Advanced(ApiStruct):
 
 class _ScaledObjectSpec(ApiStruct):
     scale_target_ref: _Target = _Target()
-    min_replica_count: int = 0
+    min_replica_count: int | None = None
     idle_replica_count: int | None = None
     max_replica_count: int = _DEFAULT_MOST
     triggers: list[_Trigger] = []
@@ -94,7 +100,7 @@ def buffer_objects(scaled: ScaledObject, deployments: Mapping[str, Mapping[str, 
     _check(scaled)
     template = _pause_template(scaled, deployments)
     windows = [_window(trigger, number, scaled) for number, trigger in enumerate(scaled.spec.triggers, 1)]
-    idle = scaled.spec.min_replica_count
+    idle = scaled.spec.min_replica_count or 0
     if scaled.spec.idle_replica_count is not None:
         idle = scaled.spec.idle_replica_count
     most = max(idle, *(window.replicas for window in windows))
@@ -114,9 +120,10 @@ def buffer_objects(scaled: ScaledObject, deployments: Mapping[str, Mapping[str, 
 
 def _check(scaled: ScaledObject) -> None:
     """Refuse what changes the number of pods in a way that no annotation of a buffer says."""
-    paused = next((name for name in _PAUSED if name in scaled.metadata.annotations), "")
+    paused = _pause(scaled.metadata.annotations)
     if paused:
         raise NotExpressibleError(f"it is paused by annotation {paused}")
+    _check_bounds(scaled.spec)
     if scaled.spec.advanced.scaling_modifiers.formula:
         raise NotExpressibleError("spec.advanced.scalingModifiers: a buffer has no formula")
     if not scaled.spec.triggers:
@@ -127,6 +134,29 @@ def _check(scaled: ScaledObject) -> None:
                 f"trigger {number} is {trigger.type or 'of no type'}, not {_CRON}; a buffer can also follow SQS "
                 "queues, CloudWatch alarms and EventBridge events (docs/capacity-buffers.md)"
             )
+
+
+def _pause(annotations: Mapping[str, str]) -> str:
+    """The annotation that pauses it, "" if none does."""
+    if _PAUSED_REPLICAS in annotations:
+        return _PAUSED_REPLICAS
+    return next((name for name in _PAUSED if annotations.get(name, "false") not in _FALSE), "")
+
+
+def _check_bounds(spec: _ScaledObjectSpec) -> None:
+    """Refuse what KEDA refuses, whose number of pods nobody knows.
+
+    KEDA compares with 1 if ``minReplicaCount`` is given and 0, and with 0 if it isn't given.
+    """
+    least = 0 if spec.min_replica_count is None else max(spec.min_replica_count, 1)
+    if least > spec.max_replica_count:
+        raise NotExpressibleError(
+            f"KEDA refuses it: minReplicaCount {least} is more than maxReplicaCount {spec.max_replica_count}"
+        )
+    if spec.idle_replica_count is not None and spec.idle_replica_count >= least:
+        raise NotExpressibleError(
+            f"KEDA refuses it: idleReplicaCount {spec.idle_replica_count} must be less than minReplicaCount {least}"
+        )
 
 
 def _pause_template(scaled: ScaledObject, deployments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -173,7 +203,7 @@ def _window(trigger: _Trigger, number: int, scaled: ScaledObject) -> _Window:
         wanted = capacity_demand.count(values["desiredReplicas"])
     except DemandError as error:
         raise NotExpressibleError(f"trigger {number}: {error}") from error
-    least, most = scaled.spec.min_replica_count, scaled.spec.max_replica_count
+    least, most = scaled.spec.min_replica_count or 0, scaled.spec.max_replica_count
     return _Window(text=text, replicas=min(max(wanted, least), most))
 
 

@@ -19,6 +19,7 @@ import yaml
 from cli import problem_files
 from cli.cluster import manifest_reader
 from cli.errors import UsageError
+from cli.migrate import keda
 from cli.nodes import selection
 from cli.plan import what_if
 from cli.report import recording
@@ -221,6 +222,37 @@ _RECORDING = msgspec.json.encode(recording.Recording(title="demo", start=NOW, en
 _CRON = ("0 9 * * mon-fri", "@daily", "*/5 1-3,7 ? jan-mar *")
 _ADVICE = "0 9 * * mon-fri until 0 18 * * mon-fri in Asia/Seoul"
 
+_PAUSE_PODS = {
+    "kind": "Deployment",
+    "metadata": {"name": "pause"},
+    "spec": {"template": {"spec": {"containers": [{"name": "c", "image": "pause:3.10"}]}}},
+}
+_TRIGGER = {"timezone": "Asia/Seoul", "start": "0 9 * * 1-5", "end": "0 18 * * 1-5", "desiredReplicas": "10"}
+_SCALED_OBJECTS = tuple(
+    json.dumps(
+        {
+            "kind": "List",
+            "items": [
+                {
+                    "apiVersion": "keda.sh/v1alpha1",
+                    "kind": "ScaledObject",
+                    "metadata": {"name": "room", "annotations": {"autoscaling.keda.sh/paused": "false"}},
+                    "spec": {
+                        "scaleTargetRef": {"name": "pause"},
+                        "triggers": [{"type": "cron", "metadata": _TRIGGER}],
+                        **spec,
+                    },
+                },
+                _PAUSE_PODS,
+            ],
+        }
+    )
+    for spec in (
+        {"minReplicaCount": 2, "idleReplicaCount": 0, "maxReplicaCount": 20},
+        {"advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": {}}}}, "cooldownPeriod": 300},
+    )
+)
+
 PARSERS: Mapping[str, Parser] = {
     "hints": Parser(read=_hint, errors=(hints.MalformedHintError,), examples=(_HINT,)),
     "events of instances": Parser(
@@ -336,6 +368,9 @@ PARSERS: Mapping[str, Parser] = {
     ),
     "manifests": Parser(
         read=_file(manifest_reader.read_objects), errors=(UsageError,), examples=_of_kind("NodePool", "Deployment")
+    ),
+    "ScaledObjects of KEDA": Parser(
+        read=_file(lambda path: keda.conversions([path])), errors=(UsageError,), examples=_SCALED_OBJECTS
     ),
     "problems to simulate": Parser(
         read=_file(lambda path: problem_files.read([path])), errors=(UsageError,), examples=_of_kind("NodePool")

@@ -114,9 +114,28 @@ def test_the_minimum_and_the_maximum_bound_a_window() -> None:
         ([scaled_object(cron(desiredReplicas="0")), pause_pods()], "it asks for 0 pods"),
         ([scaled_object(cron())], "Deployment ops/pause isn't in the files"),
         ([scaled_object(cron()), pause_pods("nginx:1")], "pods that work (image nginx:1)"),
+        *(
+            ([scaled_object(cron(), annotations={f"autoscaling.keda.sh/{name}": value}), pause_pods()], f"sh/{name}\n")
+            for name, value in (
+                ("paused", "true"),
+                ("paused", "yes"),
+                ("paused-replicas", "0"),
+                ("paused-replicas", "false"),
+                ("paused-scale-in", "true"),
+                ("paused-scale-out", "1"),
+            )
+        ),
         (
-            [scaled_object(cron(), annotations={"autoscaling.keda.sh/paused": "true"}), pause_pods()],
-            "paused by annotation autoscaling.keda.sh/paused",
+            [scaled_object(cron(), minReplicaCount=3, idleReplicaCount=3), pause_pods()],
+            "idleReplicaCount 3 must be less than minReplicaCount 3",
+        ),
+        (
+            [scaled_object(cron(), idleReplicaCount=0), pause_pods()],
+            "idleReplicaCount 0 must be less than minReplicaCount 0",
+        ),
+        (
+            [scaled_object(cron(), minReplicaCount=101), pause_pods()],
+            "minReplicaCount 101 is more than maxReplicaCount 100",
         ),
         (
             [scaled_object(cron(), advanced={"scalingModifiers": {"formula": "a + 1"}}), pause_pods()],
@@ -141,6 +160,44 @@ def test_what_a_buffer_cannot_express_is_named(tmp_path: Path, objects: list[Jso
     assert done.err.startswith("left out ScaledObject ops/room: ")
     assert reason in done.err
     assert [o["metadata"]["namespace"] for o in yaml.safe_load_all(done.out)] == ["shop", "shop"]
+
+
+def test_a_pause_that_is_off_is_none_and_the_minimum_is_0() -> None:
+    scaled = decode(scaled_object(cron(), annotations={"autoscaling.keda.sh/paused": "false"}), ScaledObject)
+    _, buffer = buffer_objects(scaled, {"ops/pause": pause_pods()})
+    assert set(buffer["metadata"]["annotations"]) == {"tenon.sh/schedule"}
+    idle = buffer_of(cron(), minReplicaCount=0, idleReplicaCount=0)  # KEDA takes a minimum of 0 for 1 here
+    assert "tenon.sh/min-chunks" not in idle.metadata.annotations
+
+
+def test_what_is_not_carried_over_is_named_in_the_output(tmp_path: Path) -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 600, "policies": []}}
+    scaled = scaled_object(
+        {**cron(), "metricType": "AverageValue"},
+        cooldownPeriod=600,
+        pollingInterval=15,
+        fallback={"failureThreshold": 3, "replicas": 6},
+        advanced={"horizontalPodAutoscalerConfig": {"behavior": behavior}, "newField": 1},
+    )
+    done = migrate(tmp_path, scaled, pause_pods())
+    assert (done.code, done.err) == (0, "")
+    fields = [line.split(": ")[1] for line in done.lines if line.startswith("# Not carried over: ")]
+    assert fields == [
+        "spec.advanced.horizontalPodAutoscalerConfig.behavior",
+        "spec.advanced.newField",
+        "spec.cooldownPeriod",
+        "spec.fallback",
+        "spec.pollingInterval",
+        "trigger 1, metricType",
+    ]
+    assert [document["kind"] for document in yaml.safe_load_all(done.out)] == ["PodTemplate", "CapacityBuffer"]
+
+
+def test_a_field_with_line_breaks_stays_a_comment(tmp_path: Path) -> None:
+    scaled = scaled_object(cron())
+    scaled["spec"]["a\nkind: Secret"] = 1
+    done = migrate(tmp_path, scaled, pause_pods())
+    assert "# Not carried over: spec.a kind: Secret: a buffer has no such field." in done.lines
 
 
 def test_files_without_a_scaled_object_say_what_to_give(tmp_path: Path) -> None:
