@@ -21,6 +21,7 @@ VERSIONS = {
     "demo": 1,
     "explain": 2,
     "migrate cluster-autoscaler": 1,
+    "migrate karpenter": 1,
     "node-groups": 1,
     "nodes": 2,
     "pause": 1,

@@ -107,12 +107,15 @@ def keda(
 @examples(
     "tenon migrate karpenter",
     "tenon migrate karpenter -f nodepools.yaml -f karpenter.yaml",
+    "tenon migrate karpenter --json",
 )
 def karpenter(
     file: source.File = None,
     context: source.Context = "",
     cluster: source.Cluster = "",
     region: source.Region = "",
+    *,
+    as_json: source.Json = False,
 ) -> None:
     """Say what is different for each object of Karpenter's, and for its settings, once Tenon runs the cluster.
 
@@ -125,4 +128,4 @@ def karpenter(
 
             reference = ClusterReference(context=context, cluster=cluster, region=region)
             objects = command.read_files(file) if file else command.read_cluster(reference)
-        command.show(objects)
+        command.show(objects, as_json=as_json)

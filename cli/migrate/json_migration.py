@@ -1,4 +1,4 @@
-"""The output of ``tenon migrate cluster-autoscaler --json``, and with ``--undo``."""
+"""The outputs of ``tenon migrate cluster-autoscaler --json``, also with ``--undo``, and of ``migrate karpenter``."""
 
 from __future__ import annotations
 
@@ -50,6 +50,26 @@ class UndoneMigration(Output, frozen=True, kw_only=True):
     deployment: str
     replicas: int
     changed: list[str]
+
+
+class KarpenterObject(Output, frozen=True, kw_only=True):
+    """An object of Karpenter's, and what differs for it; ``namespace`` is "" for objects that have none.
+
+    ``refused``: Tenon doesn't use the object until the differences are corrected.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    refused: bool
+    differences: list[str]
+
+
+class KarpenterMigration(Output, frozen=True, kw_only=True):
+    """What differs for each object, those that Tenon refuses first; ``refused`` is how many these are."""
+
+    objects: list[KarpenterObject]
+    refused: int
 
 
 def output(plan: MigrationPlan, changed: Sequence[str], *, applied: bool) -> Migration:

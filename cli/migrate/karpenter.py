@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli import decoding, terminal
+from cli import decoding, json_output, terminal
 from cli.cluster import kubeconfig_context, live_reader, manifest_reader
 from cli.errors import CommandError, UsageError
 from cli.migrate import karpenter_objects, karpenter_settings
 from cli.migrate.autoscaler_deployment import AutoscalerDeployment
+from cli.migrate.json_migration import KarpenterMigration, KarpenterObject
+from cli.printable import echo
+from shared.api.meta import ObjectRef
 from shared.base.plurals import plural
 from shared.base.struct import Struct
 from shared.cluster import resources
@@ -37,7 +40,7 @@ _NAME = "karpenter"
 class ObjectReport(Struct, kw_only=True):
     """What differs for an object; ``is_refused``: Tenon doesn't use it until that is mended."""
 
-    ref: str
+    ref: ObjectRef
     differences: tuple[str, ...]
     is_refused: bool = False
 
@@ -73,14 +76,14 @@ def reports(objects: Objects) -> list[ObjectReport]:
     weights = karpenter_objects.shared_weights(pools)
     return [
         *_refused((*invalid_pools, *invalid_classes, *invalid_overlays)),
-        *(ObjectReport(ref=str(p.ref), differences=tuple(karpenter_objects.of_node_pool(p, weights))) for p in pools),
-        *(ObjectReport(ref=str(c.ref), differences=tuple(karpenter_objects.of_node_class(c))) for c in classes),
+        *(ObjectReport(ref=p.ref, differences=tuple(karpenter_objects.of_node_pool(p, weights))) for p in pools),
+        *(ObjectReport(ref=c.ref, differences=tuple(karpenter_objects.of_node_class(c))) for c in classes),
         *_deployments(objects["Deployment"]),
     ]
 
 
-def show(objects: Objects) -> None:
-    """Print the reports.
+def show(objects: Objects, *, as_json: bool) -> None:
+    """Print the reports, or with ``as_json`` their JSON.
 
     Raises:
         UsageError: there is nothing of Karpenter's.
@@ -89,24 +92,47 @@ def show(objects: Objects) -> None:
     listed = reports(objects)
     if not listed:
         raise UsageError("there is no NodePool, EC2NodeClass, NodeOverlay or Deployment of Karpenter")
-    console = terminal.console()
-    for report in listed:
-        console.print(report.ref, style=terminal.BAD if report.is_refused else "bold", markup=False, highlight=False)
-        for line in report.differences or ("means the same",):
-            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        echo(json_output.text("migrate karpenter", _output(listed)))
+    else:
+        _print(listed)
     refused = sum(report.is_refused for report in listed)
     if refused:
         raise CommandError(f"Tenon can't use {plural(refused, 'object')} as written; correct the fields above")
 
 
+def _output(listed: Iterable[ObjectReport]) -> KarpenterMigration:
+    objects = [
+        KarpenterObject(
+            kind=report.ref.kind,
+            namespace=report.ref.namespace,
+            name=report.ref.name,
+            refused=report.is_refused,
+            differences=list(report.differences),
+        )
+        for report in listed
+    ]
+    return KarpenterMigration(objects=objects, refused=sum(each.refused for each in objects))
+
+
+def _print(listed: Iterable[ObjectReport]) -> None:
+    console = terminal.console()
+    for report in listed:
+        console.print(
+            str(report.ref), style=terminal.BAD if report.is_refused else "bold", markup=False, highlight=False
+        )
+        for line in report.differences or ("means the same",):
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
 def _refused(invalid: Iterable[InvalidObject]) -> Iterator[ObjectReport]:
     for each in invalid:
-        yield ObjectReport(ref=str(each.ref), differences=tuple(each.problems), is_refused=True)
+        yield ObjectReport(ref=each.ref, differences=tuple(each.problems), is_refused=True)
 
 
 def _deployments(raw_objects: Sequence[Raw]) -> Iterator[ObjectReport]:
     for deployment in decoding.decode_objects(raw_objects, AutoscalerDeployment, []):
         if deployment.metadata.labels.get(_NAME_LABEL, deployment.name) == _NAME:
-            name = f"{deployment.metadata.namespace or 'default'}/{deployment.name}"
-            differences = tuple(karpenter_settings.differences(deployment))
-            yield ObjectReport(ref=f"Deployment {name}", differences=differences)
+            namespace = deployment.metadata.namespace or "default"
+            ref = ObjectRef(api_version="apps/v1", kind="Deployment", name=deployment.name, namespace=namespace)
+            yield ObjectReport(ref=ref, differences=tuple(karpenter_settings.differences(deployment)))

@@ -27,6 +27,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
         "cli.migrate.json_migration:Migration",
         "cli.migrate.json_migration:UndoneMigration",
     ),
+    "migrate karpenter": ("cli.migrate.json_migration:KarpenterMigration",),
     "node-groups": ("cli.node_groups.entries:NodeGroupEntry",),
     "nodes": ("cli.nodes.json_nodes:Nodes",),
     "pause": ("cli.pause.outcome:PauseOutcome",),

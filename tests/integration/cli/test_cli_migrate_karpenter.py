@@ -117,6 +117,25 @@ def test_what_tenon_cannot_use_is_the_exit_code(tmp_path: Path) -> None:
     assert "1 object" in done.err
 
 
+def test_json_has_the_same_as_the_text(tmp_path: Path) -> None:
+    objects = [node_pool(), node_class(inventedField="x"), karpenter("--preference-policy=Ignore")]
+    text = report(tmp_path, *objects)
+    done = call("migrate", "karpenter", "-f", str(tmp_path / "objects.yaml"), "--json")
+    assert (done.code, done.err) == (text.code, text.err)
+    printed = done.json
+    assert printed["refused"] == 1
+    lines = [
+        line
+        for each in printed["objects"]
+        for line in (
+            " ".join([each["kind"], "/".join(filter(None, (each["namespace"], each["name"])))]),
+            *(f"  {difference}" for difference in each["differences"] or ["means the same"]),
+        )
+    ]
+    assert lines == text.lines
+    assert [each["refused"] for each in printed["objects"]] == [True, False, False]
+
+
 def test_other_deployments_are_none_of_karpenters(tmp_path: Path) -> None:
     web = karpenter()
     web["metadata"]["name"] = "web"
