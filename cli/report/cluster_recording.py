@@ -7,6 +7,7 @@ the page says so.
 from __future__ import annotations
 
 import contextlib
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cli import terminal
@@ -24,13 +25,15 @@ from shared.api.labels import offering_key
 from shared.api.meta import condition
 from shared.api.pods import is_daemon, is_pending, is_terminal
 from shared.api.quantity import QuantityError
+from shared.base.decision_log import DELETED_BY_HAND, TAKEN
 from shared.base.plurals import plural
 from shared.base.struct import with_fields
+from shared.disruption.disruption_queue import queue_entry
 from shared.standby.held_nodes import without_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime, timedelta
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from cli.cluster.observed_cluster import ObservedCluster
     from cli.cluster.pricing import Prices
@@ -40,10 +43,11 @@ if TYPE_CHECKING:
     from shared.cloud_provider import ResolvedNodePools
 
 
-_OF_TERMINATED = (
-    "Of terminated nodes, only decisions about them are known: the chart has no cost of them, and those that somebody "
-    "deleted by hand aren't listed."
-)
+_OF_TERMINATED = "Of terminated nodes, only their ends and the reasons are known: the chart has no cost of them."
+
+
+_SAME_END = timedelta(minutes=10)
+"""Rows about one node within this time are about the same end of it."""
 
 
 def recording(observed: ObservedCluster, *, period: timedelta, cost_label: str = "") -> Recording:
@@ -52,14 +56,16 @@ def recording(observed: ObservedCluster, *, period: timedelta, cost_label: str =
     The cost of namespaces is split by the pods' label ``cost_label``, too, if it isn't "".
     """
     observed = with_snapshot(observed, without_stopped(observed.snapshot))
-    taken = observed.history.since(observed.now - period)
+    taken = _without_explained(observed.history.since(observed.now - period))
     launched = observed.history.launches_since(observed.now - period)
     start = _start(observed, period, (*taken, *launched))
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)
     decisions = [RecordedDecision.of(d, _seconds(d.at, start) or 0.0) for d in taken]
     existing = {s.name for s in spans}
-    terminated = {d.node: d for d in decisions if d.outcome == "taken" and d.node not in existing}
+    ended = {d.node: d for d in decisions if d.outcome == TAKEN}
+    spans = [with_fields(s, why=_why(s, ended.get(s.name))) if s.deleted is not None else s for s in spans]
+    terminated = {name: d for name, d in ended.items() if name not in existing}
     spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
     notes = [_OF_TERMINATED] if launched or terminated else []
     end = (observed.now - start).total_seconds()
@@ -76,6 +82,27 @@ def recording(observed: ObservedCluster, *, period: timedelta, cost_label: str =
         traffic=recorded_traffic(observed.services(), observed.snapshot),
         costs=recorded_costs(read_rows(observed), observed.snapshot, label=cost_label),
     )
+
+
+def _without_explained(decisions: Sequence[DecisionRecord]) -> list[DecisionRecord]:
+    """The decisions without deletions by hand that another decision explains.
+
+    A deletion is recorded when the node is gone; where that took no longer than to write the row of the decision that
+    removed it, both are in the log.
+    """
+    taken = [(d.node, d.at) for d in decisions if d.outcome == TAKEN and d.reason != DELETED_BY_HAND]
+
+    def is_explained(record: DecisionRecord) -> bool:
+        return any(node == record.node and abs(at - record.at) <= _SAME_END for node, at in taken)
+
+    return [d for d in decisions if d.reason != DELETED_BY_HAND or not is_explained(d)]
+
+
+def _why(span: NodeSpan, decision: RecordedDecision | None) -> str:
+    """Why a node that is still there is being removed: by its queue entry or a decision, or else by hand."""
+    if span.why or decision is None:
+        return span.why or DELETED_BY_HAND
+    return f"{decision.reason}: {decision.why}"
 
 
 def _start(observed: ObservedCluster, period: timedelta, recorded: Iterable[DecisionRecord | LaunchRecord]) -> datetime:
@@ -123,6 +150,7 @@ def _node_spans(observed: ObservedCluster, prices: Prices, start: datetime) -> l
 
 def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datetime) -> NodeSpan:
     instance_type, zone, capacity_type = offering_key(node.metadata.labels)
+    entry = queue_entry(claim) if claim is not None else None
     created = claim.metadata.creation_timestamp if claim is not None else node.metadata.creation_timestamp
     launched, initialized = created, node.metadata.creation_timestamp
     if claim is not None:
@@ -139,6 +167,7 @@ def _node_span(node: Node, claim: NodeClaim | None, prices: Prices, start: datet
         launched=_seconds(launched, start),
         ready=_seconds(initialized, start),
         deleted=_seconds(claim.metadata.deletion_timestamp, start) if claim is not None else None,
+        why=f"{entry.reason}: {entry.message}" if entry is not None else "",
     )
 
 

@@ -212,13 +212,14 @@ class CommandExecutor(Struct, kw_only=True):
         self, rollback: Rollback, claims_by_name: Mapping[str, NodeClaim], used_nodes: set[str], now: datetime
     ) -> None:
         """Delete the surplus replacements that no pod uses, and take the claim out of the queue."""
+        entry = disruption_queue.queue_entry(rollback.claim)
+        reason = entry.reason if entry is not None else "Unknown"
         for name in rollback.surplus:
             claim = claims_by_name.get(name)
             is_live = claim is not None and claim.metadata.deletion_timestamp is None
             if claim is not None and is_live and claim.status.node_name not in used_nodes:
                 writes.delete(self.client, resources.NODE_CLAIMS, claim)
-        entry = disruption_queue.queue_entry(rollback.claim)
-        reason = entry.reason if entry is not None else "Unknown"
+                self.decisions.record_surplus(claim, reason=reason, why=rollback.why, now=now)
         self.recorder.record(rollback.claim.ref, "Warning", "DisruptionUndone", f"{reason}: {rollback.why}")
         self._restore([rollback.claim], reason=reason, why=rollback.why, now=now)
 

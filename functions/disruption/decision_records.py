@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from shared.api.meta import ObjectRef
+    from shared.api.nodeclaim import NodeClaim
     from shared.base.runtime import Runtime
     from shared.cluster.events import Recorder
     from shared.disruption.command import BlockedCandidate, Command, DisruptionWarning
@@ -85,6 +86,15 @@ class DecisionRecorder:
         for node in nodes:
             self._logger.info("Rolled back a disruption", extra={"node": node, "reason": reason, "why": why})
             self._put(DecisionRecord(node=node, at=now, outcome=decision_log.UNDONE, reason=reason, why=why))
+
+    def record_surplus(self, replacement: NodeClaim, *, reason: str, why: str, now: datetime) -> None:
+        """Record that a replacement of a command that was rolled back is removed, if it has an instance."""
+        if replacement.status.provider_id:
+            node = replacement.status.node_name or replacement.name
+            message = f"a replacement that is no longer needed: {why}"
+            self._put(
+                DecisionRecord(node=node, at=now, outcome=decision_log.TAKEN, reason=reason, why=message, nodes=1)
+            )
 
     def record_all_blocked(self, candidates: Iterable[BlockedCandidate], snapshot: Snapshot, *, now: datetime) -> None:
         """Record blocked candidates, up to :data:`_MAX_RECORDED`."""

@@ -11,7 +11,8 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.api.pause import paused_pools
-from shared.base import hints, queues
+from shared.base import decision_log, hints, queues
+from shared.base.decision_log import TAKEN, DecisionRecord
 from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.cluster_pause import lease_state
@@ -192,6 +193,11 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
         self.recorder.record(claim.ref, "Warning", reason, message)
         self.logger.warning("Deleting a NodeClaim", extra={"nodeclaim": claim.name, "reason": reason, "why": message})
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
+        if claim.status.provider_id:
+            # Of a node that is gone, the decision log says why, or that it was deleted by hand.
+            node = claim.status.node_name or claim.name
+            entry = DecisionRecord(node=node, at=self.now, outcome=TAKEN, reason=reason, why=message, nodes=1)
+            decision_log.put(self.aws.dynamodb(), self.settings.table_name, entry)
 
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:
         """Send messages about these keys to the termination queue."""

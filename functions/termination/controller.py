@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
 from functions.termination.cluster_cache import ClusterCache
+from functions.termination.deletion_records import DeletionRecorder
 from functions.termination.finalizer import finalize_node
 from functions.termination.instance_termination import InstanceTermination
 from functions.termination.requeue_sender import RequeueSender
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from aws_lambda_powertools import Logger
+    from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_sqs import SQSClient
 
     from functions.termination.settings import TerminationSettings
@@ -72,6 +74,7 @@ class TerminationController:
         recorder: Recorder,
         cloud_provider: CloudProvider,
         sqs: Callable[[], SQSClient],
+        dynamodb: Callable[[], DynamoDBClient],
         now: Callable[[], datetime],
         until: datetime,
         logger: Logger,
@@ -90,7 +93,13 @@ class TerminationController:
         self._room_maker = RoomMaker(client, self._cache, evictor, settings=settings, sqs=sqs, now=now, logger=logger)
         self._requeue_sender = RequeueSender(client, settings, sqs=sqs, now=now, requeues=requeues, logger=logger)
         self._instance_termination = InstanceTermination(
-            client, cloud_provider, self._requeue_sender, recorder=recorder, now=now, logger=logger
+            client,
+            cloud_provider,
+            self._requeue_sender,
+            DeletionRecorder(settings.table_name, dynamodb=dynamodb, logger=logger),
+            recorder=recorder,
+            now=now,
+            logger=logger,
         )
         self._unblocked: set[str] = set()
 

@@ -67,6 +67,7 @@ def _controller(settings: TerminationSettings, context: LambdaContext, *, requeu
         recorder=recorder(client),
         cloud_provider=EC2CloudProvider.of_cluster(settings.cluster_name),
         sqs=aws.sqs,
+        dynamodb=aws.dynamodb,
         now=clock,
         until=clock() + timedelta(milliseconds=context.get_remaining_time_in_millis() / 2),
         logger=logger,

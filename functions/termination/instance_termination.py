@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from aws_lambda_powertools import Logger
 
+    from functions.termination.deletion_records import DeletionRecorder
     from functions.termination.requeue_sender import RequeueSender
     from shared.api.kubernetes import Node
     from shared.api.nodeclaim import NodeClaim
@@ -44,6 +45,7 @@ class InstanceTermination:
         client: Client,
         cloud_provider: CloudProvider,
         requeue_sender: RequeueSender,
+        deletions: DeletionRecorder,
         *,
         recorder: Recorder,
         now: Callable[[], datetime],
@@ -53,6 +55,7 @@ class InstanceTermination:
         self._recorder = recorder
         self._cloud_provider = cloud_provider
         self._requeue_sender = requeue_sender
+        self._deletions = deletions
         self._now = now
         self._logger = logger
         self._drained: dict[str, tuple[NodeClaim, Node | None]] = {}
@@ -96,7 +99,10 @@ class InstanceTermination:
         if refused:
             self._report_refused(claim, instance_id(claim.status.provider_id), refused)
             self._requeue_sender.requeue(claim, WaitReason.REFUSED)
-        elif not is_gone or not finalize_nodeclaim(self._client, claim, node):
+            return
+        if is_gone:
+            self._deletions.record(claim)
+        if not is_gone or not finalize_nodeclaim(self._client, claim, node):
             self._requeue_sender.requeue(claim, WaitReason.INSTANCE)
 
     def _states(self, instance_ids: list[str]) -> dict[str, str]:

@@ -6,7 +6,8 @@ from shared.base.settings import Settings
 
 
 class TerminationSettings(Settings, frozen=True, kw_only=True):
-    """``termination_queue_url`` is its own queue, for requeued drains."""
+    """``termination_queue_url`` is its own queue, for requeued drains. ``table_name`` has the decision log."""
 
+    table_name: str
     termination_queue_url: str
     dead_letter_queue_url: str

@@ -287,6 +287,20 @@ def _publish(function: str, on: PermissionScope) -> iam.PolicyStatement:
     return allow("PutHints", ["events:PutEvents"], bus, of_source(source))
 
 
+def _keep_records(function: str, on: PermissionScope) -> iam.PolicyStatement:
+    """Unavailable offerings, partial launches, interruption rates, the call budget, wake-ups already sent, decisions.
+
+    The table is never scanned. Only the interruption function adds to what others have counted, and the termination
+    function has the decision log only, whose rows it reads and writes one by one.
+    """
+    actions: tuple[str, ...] = ("BatchWriteItem", "GetItem", "PutItem", "Query")
+    if function == function_sizes.INTERRUPTION:
+        actions += ("UpdateItem",)
+    elif function == function_sizes.TERMINATION:
+        actions = ("PutItem", "Query")
+    return allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])
+
+
 _SENDS = {
     "provisioning_queue_url": ("SendToProvisioner", function_sizes.PROVISIONER),
     "termination_queue_url": ("SendToTermination", function_sizes.TERMINATION),
@@ -317,11 +331,7 @@ def _by_setting(setting: str, function: str, on: PermissionScope) -> list[iam.Po
         case "event_bus_name":
             allowed = [_publish(function, on)]
         case "table_name":
-            # Unavailable offerings, partial launches, interruption rates, the call budget, wake-ups already sent,
-            # decisions. The table is never scanned. Only the interruption function adds to what others have counted.
-            adds = ("UpdateItem",) if function == function_sizes.INTERRUPTION else ()
-            actions = ("BatchWriteItem", "GetItem", "PutItem", "Query", *adds)
-            allowed = [allow("KeepRecords", [f"dynamodb:{action}" for action in actions], [on.table.table_arn])]
+            allowed = [_keep_records(function, on)]
         case "catalog_bucket":
             allowed = read_catalog(on)
         case _ if setting in _SENDS:

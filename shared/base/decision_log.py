@@ -2,8 +2,8 @@
 
 A disruption decision is one DynamoDB item for each node: ``pk`` is "decision", ``sk`` is the node's name and the time,
 so the decisions about a node share a key prefix. The launches of a scheduling decision are one item: ``pk`` is
-"launch", ``sk`` is the time and the decision's id. The disruption and interruption functions, the provisioner and
-the lifecycle function write the log, and the command line reads it. No decision depends on it.
+"launch", ``sk`` is the time and the decision's id. The disruption, interruption, lifecycle and termination functions
+and the provisioner write the log, and the command line reads it. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
 """Outcomes; a decision is undone when its execution was started and rolled back."""
 INTERRUPTED = "Interrupted"
 """The reason of a decision that EC2 forced, by an interruption or because it stops the instance."""
+
+
+DELETED_BY_HAND = "deleted by hand"
+"""The reason of a row about a node that somebody else deleted, which was no decision of Tenon's."""
 
 
 class DecisionRecord(Struct, kw_only=True):

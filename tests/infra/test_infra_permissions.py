@@ -219,8 +219,11 @@ NOT_CALLED_BY_FUNCTION: dict[str, frozenset[str]] = {
     # With -c commitments=on (test_infra_commitments.py).
     | {"ec2:DescribeInstances", "ec2:DescribeReservedInstances"}
     | {"savingsplans:DescribeSavingsPlanRates", "savingsplans:DescribeSavingsPlans"},
-    # It gets, lists and terminates instances.
-    function_sizes.TERMINATION: _TABLE_ACTIONS | _LAUNCH_ACTIONS | _NODE_CLASS_ACTIONS | _POWER,
+    # It gets, lists and terminates instances, and records deletions.
+    function_sizes.TERMINATION: (_TABLE_ACTIONS - {"dynamodb:PutItem", "dynamodb:Query"})
+    | _LAUNCH_ACTIONS
+    | _NODE_CLASS_ACTIONS
+    | _POWER,
 }
 """Calls in modules that the function imports for something else: EC2CloudProvider is one class for all functions, and
 only the catalog function saves the catalog. The functions run under exactly their policies in

@@ -251,7 +251,7 @@ _QUEUES = (
 )  # fmt: skip
 _KEEPING = (
     Call(name="keep a record", service="dynamodb", operation="PutItem", params=_in_table,
-         roles=LAUNCHES | {"lifecycle"}),
+         roles=LAUNCHES | {"lifecycle", "termination"}),
     Call(name="delete records", service="dynamodb", operation="DeleteItem", params=_in_table),
     Call(name="scan the table", service="dynamodb", operation="Scan", params=_in_table),
     Call(name="delete the table", service="dynamodb", operation="DeleteTable", params=_in_table),
