@@ -36,6 +36,7 @@ from shared.api.kubernetes import Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
+from shared.api.pods import is_daemon
 from shared.api.storage import (
     CSIDriver,
     CSINode,
@@ -209,9 +210,13 @@ def _unlisted(named: Mapping[str, str], listed: ObjectList[Any]) -> dict[str, st
 
 
 def _require_pods(pods: Iterable[Pod], daemon_sets: Iterable[DaemonSet]) -> None:
-    """Raises UnavailableError where no pod has a node, but the controller of a DaemonSet has counted some."""
+    """Raises UnavailableError where no pod has a node, but the controller of a DaemonSet has counted some.
+
+    It also counts pods that are pending, each for the one node that it may run on (``updateDaemonSetStatus`` in
+    kubernetes/pkg/controller/daemon): they may be too large for all nodes.
+    """
     counted = next((d.metadata.name for d in daemon_sets if d.status.current_number_scheduled), "")
-    if counted and not any(p.spec.node_name for p in pods):
+    if counted and not any(p.spec.node_name or is_daemon(p) for p in pods):
         raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks the pods of DaemonSet {counted}")
 
 

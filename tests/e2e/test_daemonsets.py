@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from local.world import World
+from local.world import Options, World
 from local.world.sample_objects import daemon_set, deployment, node_class, node_pool
 from shared.api import labels as names
+from shared.base.struct import with_fields
+from tests.e2e.test_hostility import CALM
 from tests.e2e.world_state import events
 
 
@@ -114,4 +116,15 @@ def test_daemon_sets_for_some_instance_types_take_room_only_there() -> None:
             "large-agent": "m5.4xlarge",
         }
         assert len(world.timeline.of("claim created")) == 2
+        assert world.failures() == []
+
+
+def test_a_daemon_set_that_fits_on_no_node_keeps_no_pod_from_its_own() -> None:
+    """Its controller counts the pod for each node, though none of them has one, and no other pod runs."""
+    with World(cluster="demo", options=Options(hostility=with_fields(CALM, foreign_objects=True))) as world:
+        family = {"karpenter.k8s.aws/instance-family": ["m5"], names.CAPACITY_TYPE: ["on-demand"]}
+        agent = daemon_set("agent", {"cpu": "3"})
+        agent["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+        world.apply([node_class(world), node_pool(family), agent, deployment("web", 1, {"cpu": "500m"})])
+        world.run_until(lambda: len(world.pods(phase="Running")) == 2, limit=timedelta(minutes=3))
         assert world.failures() == []
