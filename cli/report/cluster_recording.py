@@ -62,11 +62,8 @@ def recording(observed: ObservedCluster, *, period: timedelta, cost_label: str =
     resolved_pools = observed.offerings.resolve_pools(observed.snapshot)
     spans = _node_spans(observed, offering_prices(resolved_pools), start)
     decisions = [RecordedDecision.of(d, _seconds(d.at, start) or 0.0) for d in taken]
-    existing = {s.name for s in spans}
-    ended = {d.node: d for d in decisions if d.outcome == TAKEN}
-    spans = [with_fields(s, why=_why(s, ended.get(s.name))) if s.deleted is not None else s for s in spans]
-    terminated = {name: d for name, d in ended.items() if name not in existing}
-    spans += [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in terminated.values()]
+    terminated = _terminated_spans(spans, decisions)
+    spans = [*_with_reasons(spans, decisions), *terminated]
     notes = [_OF_TERMINATED] if launched or terminated else []
     end = (observed.now - start).total_seconds()
     return Recording(
@@ -98,11 +95,20 @@ def _without_explained(decisions: Sequence[DecisionRecord]) -> list[DecisionReco
     return [d for d in decisions if d.reason != DELETED_BY_HAND or not is_explained(d)]
 
 
-def _why(span: NodeSpan, decision: RecordedDecision | None) -> str:
-    """Why a node that is still there is being removed: by its queue entry or a decision, or else by hand."""
-    if span.why or decision is None:
-        return span.why or DELETED_BY_HAND
-    return f"{decision.reason}: {decision.why}"
+def _terminated_spans(spans: Iterable[NodeSpan], decisions: Iterable[RecordedDecision]) -> list[NodeSpan]:
+    """A span without its beginning for each node that is gone."""
+    existing = {span.name for span in spans}
+    ended = {d.node: d for d in decisions if d.outcome == TAKEN and d.node not in existing}
+    return [NodeSpan(name=d.node, terminated=d.at, why=f"{d.reason}: {d.why}") for d in ended.values()]
+
+
+def _with_reasons(spans: Iterable[NodeSpan], decisions: Iterable[RecordedDecision]) -> list[NodeSpan]:
+    """The spans; those of nodes that are being removed say why: by queue entry or decision, or else by hand."""
+    ended = {d.node: f"{d.reason}: {d.why}" for d in decisions if d.outcome == TAKEN}
+    return [
+        with_fields(span, why=span.why or ended.get(span.name, DELETED_BY_HAND)) if span.deleted is not None else span
+        for span in spans
+    ]
 
 
 def _start(observed: ObservedCluster, period: timedelta, recorded: Iterable[DecisionRecord | LaunchRecord]) -> datetime:

@@ -377,11 +377,7 @@ def statements(function: str, settings: Iterable[str], on: PermissionScope) -> l
         ],  # updates statuses of node classes; tags instances; collects garbage
         # It launches replacements first and deletes NodeClaims then, which the termination function handles.
         function_sizes.DISRUPTION: lambda: [*describe_cluster, *_resolve_node_class(on), *_launch(on)],
-        function_sizes.TERMINATION: lambda: [
-            *describe_cluster,
-            *describe_instances,
-            *_terminate(on),
-        ],
+        function_sizes.TERMINATION: lambda: [*describe_cluster, *describe_instances, *_terminate(on)],
         # It launches replacements and deletes NodeClaims, which the termination function handles.
         function_sizes.INTERRUPTION: lambda: [
             *describe_cluster,

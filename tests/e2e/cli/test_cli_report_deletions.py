@@ -38,9 +38,9 @@ def delete_claim(world: World, node: str) -> None:
     world.store.delete(world.store.kind("karpenter.sh/v1", "NodeClaim"), claim["metadata"]["name"])
 
 
-def instance(world: World, node: str) -> str:
-    (found,) = [n for n in world.nodes() if n["metadata"]["name"] == node]
-    return str(found["spec"]["providerID"]).rpartition("/")[2]
+def instance(world: World, name: str) -> str:
+    (node,) = [n for n in world.nodes() if n["metadata"]["name"] == name]
+    return str(node["spec"]["providerID"]).rpartition("/")[2]
 
 
 def recorded(shell: Shell, tmp_path: Path) -> dict[str, Any]:
