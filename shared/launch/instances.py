@@ -187,14 +187,15 @@ def _describe_known(ec2: EC2Client, batch: Sequence[str]) -> list[Instance]:
     """The instances by id; those that EC2 names as unknown are removed."""
     while batch:
         try:
-            answer = ec2.describe_instances(InstanceIds=list(batch))
+            # Also an answer by ids may come in pages, of which any may be empty.
+            pages = list(ec2.get_paginator("describe_instances").paginate(InstanceIds=list(batch)))
         except ClientError as error:
             unknown = set(_INSTANCE_ID.findall(error.response["Error"].get("Message", ""))) & set(batch)
             if error_code(error) not in _NOT_FOUND or not unknown:
                 raise
             batch = [i for i in batch if i not in unknown]
         else:
-            return [_instance(i) for r in answer["Reservations"] for i in r.get("Instances", [])]
+            return [_instance(i) for page in pages for r in page["Reservations"] for i in r.get("Instances", [])]
     return []
 
 
