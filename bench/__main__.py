@@ -17,6 +17,7 @@ from pathlib import Path
 MODULES = (
     "pending_to_running",
     "scheduling",
+    "limited_pool",
     "launching",
     "cluster_state",
     "command_line",

@@ -143,7 +143,10 @@ def _schedulable(observed: ObservedCluster, pod: Pod, decision: Decision) -> Exp
 def _new_node(claim: PlannedNodeClaim) -> str:
     c = claim.cheapest
     price = f"{terminal.usd(c.price)}/h"
-    return f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of {pool_title(claim.node_pool)}"
+    node = f"a new {c.instance_type} ({c.capacity_type}, {c.zone}, {price}) of {pool_title(claim.node_pool)}"
+    if claim.saved_resources:
+        node += f", as cheaper types take more of the limit of {' and '.join(claim.saved_resources)}"
+    return node
 
 
 def _unschedulable(

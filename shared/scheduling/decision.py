@@ -71,7 +71,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods, the chunks of CapacityBuffers and
     DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering. ``is_committed``: a
     commitment pays the node, at least in part. ``min_types`` is the least number of instance types that its NodePool
-    wants listed.
+    wants listed. ``saved_resources`` are limited ones of which cheaper instance types would take more.
     """
 
     node_pool: str
@@ -86,6 +86,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     chunks: tuple[str, ...] = ()
     is_committed: bool = False
     min_types: int = 0
+    saved_resources: tuple[str, ...] = ()
 
 
 class UnschedulableReason(Struct, kw_only=True):

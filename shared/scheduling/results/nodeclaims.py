@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.decision import MAX_INSTANCE_TYPES, CheapestOffering, PlannedNodeClaim
 from shared.scheduling.rules.attached_volumes import ATTACHED_VOLUMES
 from shared.scheduling.rules.requirements import Requirements, intersect, node_selector_requirements, only
@@ -61,8 +61,25 @@ def planned_node_claims(bins: Bins, pod_keys: Callable[[Iterable[str]], list[str
                 if key not in shared_fields:
                     shared_fields[key] = _shared_fields(launch_options, template, bin_, listed)
                 pods = sorted(pod_keys(pod for _, pods in bin_.content for pod in pods))
-                claims[i] = _planned(launch_options, template, bin_, pods, shared_fields[key], satisfied=satisfied)
+                planned = _planned(launch_options, template, bin_, pods, shared_fields[key], satisfied=satisfied)
+                saved = _saved_resources(launch_options, template, options[fitting], listed)
+                claims[i] = with_fields(planned, saved_resources=saved) if saved else planned
     return [claims[i] for i in range(len(opened))]
+
+
+def _saved_resources(
+    launch_options: LaunchOptions, template: NodeClaimTemplate, fitting: Ints, listed: Ints
+) -> tuple[str, ...]:
+    """The limited resources of which the cheapest type that fits takes more than the first listed one."""
+    if launch_options.offered_price is None or fitting[0] == listed[0]:
+        return ()
+    capacity = launch_options.capacity
+    limits = {*template.limits, *launch_options.cluster_limits}
+    return tuple(
+        name
+        for column, name in enumerate(launch_options.resources)
+        if name in limits and capacity[fitting[0], column] > capacity[listed[0], column]
+    )
 
 
 class _SharedFields(Struct, eq=False):
@@ -119,7 +136,7 @@ def _shared_fields(
     requirements.pop(HOSTNAME, None)
     names = tuple(instance_types.names[t] for t in launch_options.type_of[listed].tolist())
     requirements = intersect(requirements, {INSTANCE_TYPE: only(*names)})
-    prices = np.where(bin_.offerings, launch_options.price[int(listed[0])], np.inf)
+    prices = np.where(bin_.offerings, launch_options.paid_price[int(listed[0])], np.inf)
     key = launch_options.offerings[int(prices.argmin())]
     offering = dict(key)
     position = int(launch_options.type_of[int(listed[0])]), instance_types.offerings.index(key)
@@ -175,5 +192,5 @@ def _options_by_price(launch_options: LaunchOptions, template: NodeClaimTemplate
     """The template's launch options that the bin's pods may use, whatever their size, cheapest first."""
     nothing = np.zeros_like(bin_.used)
     options = fitting_options(launch_options, template, bin_.feasibilities, nothing, bin_.offerings, bin_.custom)
-    price = launch_options.price[options][:, bin_.offerings].min(1, initial=np.inf)
+    price = launch_options.paid_price[options][:, bin_.offerings].min(1, initial=np.inf)
     return options[np.argsort(price, kind="stable")]

@@ -170,7 +170,8 @@ def reserve_sizes(bins: Bins) -> list[Bin]:
     growing = {number: [_growing_size(bins, bin_) for bin_ in of] for number, of in members.items()}
     growth = {number: np.add.reduce([own.growth for own in of]) for number, of in growing.items()}
     over_limits: list[Bin] = []
-    for number in sorted(bins.limits.exceeded_by(growth)):
+    priced = {number for number, of in members.items() if bins.launch_options.has_limit_price(of[0].option)}
+    for number in sorted(bins.limits.exceeded_by(growth) | priced):
         for own in growing[number]:
             reserved = _least_size(bins, number, own.bin, own.options)
             if reserved is None:
@@ -192,7 +193,8 @@ def _bins_to_check(bins: Bins) -> dict[int, list[Bin]]:
             members[number] = own
             options = np.arange(template.options.start, template.options.stop)
             largest[number] = limits.largest_size(options) * len(own)
-    return {number: members[number] for number in limits.exceeded_by(largest)}
+    priced = {number for number, own in members.items() if launch_options.has_limit_price(own[0].option)}
+    return {number: members[number] for number in limits.exceeded_by(largest) | priced}
 
 
 def _growing_size(bins: Bins, bin_: Bin) -> _GrowingSize:

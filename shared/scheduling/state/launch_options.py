@@ -96,7 +96,8 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     offering (inf where unavailable), with ``penalty`` as a factor in it, ``template_of`` and ``type_of`` its template
     and instance type. ``columns`` are the labels of offerings. ``cluster_limits`` hold for all NodePools together.
     ``shifted_zones`` are zones that traffic is shifted away from: nothing is available there, but they are zones for
-    topology spread, as in Karpenter.
+    topology spread, as in Karpenter. ``offered_price`` is ``price`` without prices of limits (solver/limit_prices.py);
+    None: there are none.
     """
 
     templates: tuple[NodeClaimTemplate, ...]
@@ -113,6 +114,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     daemon_requests: Ints
     cluster_limits: Mapping[str, int] = {}
     shifted_zones: frozenset[str] = frozenset()
+    offered_price: Floats | None = None
     offering_masks: dict[tuple[str, ValueSet], Bools] = {}
     fitting_options: dict[object, Ints] = {}
     undominated_options: dict[object, list[tuple[Ints, Floats, int]]] = {}
@@ -121,6 +123,15 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
         """The name of a launch option's instance type."""
         template = self.templates[int(self.template_of[option])]
         return template.instance_types.names[int(self.type_of[option])]
+
+    @property
+    def paid_price(self) -> Floats:
+        """The prices without those of limits, which nobody pays."""
+        return self.price if self.offered_price is None else self.offered_price
+
+    def has_limit_price(self, option: int) -> bool:
+        """Whether a price of a limit is part of a launch option's price."""
+        return self.offered_price is not None and bool((self.price[option] > self.offered_price[option]).any())
 
     def offerings_allowed(self, key: str, allowed: ValueSet) -> Bools:
         """Which offerings have an allowed value of one of their labels."""
