@@ -26,6 +26,7 @@ MODULES = (
     "scale_in",
     "deletion_cost",
     "month",
+    "frontier",
     "committed_month",
     "interruptions",
     "bundles",
@@ -41,6 +42,7 @@ MODULES = (
 )
 _MODULES_IN_PACKAGES = {
     "month": "month.results",
+    "frontier": "month.frontier",
     "committed_month": "month.committed",
     "warm_memory": "endurance.warm_memory",
 }

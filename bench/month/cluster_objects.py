@@ -43,7 +43,9 @@ _WAITING = PodStatus(
 class ClusterObjects:
     """The objects of one cluster, kept while they don't change."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, eviction_cost: float = 1.0) -> None:
+        """``eviction_cost`` of each pod, by its annotation ``karpenter.sh/disruption-cost``."""
+        self._annotations = _pod_annotations(eviction_cost)
         self._pods: dict[str, tuple[str, int, Pod]] = {}
         self._nodes: dict[str, tuple[tuple[object, ...], NodeClaim, Node]] = {}
 
@@ -72,7 +74,7 @@ class ClusterObjects:
         kept = self._pods.get(name)
         if kept is not None and kept[:2] == (pod.node, pod.since):
             return kept[2]
-        new = _pending(pod.trace) if kept is None else kept[2]
+        new = _pending(pod.trace, self._annotations) if kept is None else kept[2]
         status = _WAITING
         if pod.node:
             status = PodStatus(phase="Running", start_time=_time(pod.since))
@@ -93,7 +95,13 @@ def _time(seconds: int) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def _pending(trace: TracePod) -> Pod:
+def _pod_annotations(eviction_cost: float) -> dict[str, str]:
+    if eviction_cost == 1:
+        return {}
+    return {names.POD_DISRUPTION_COST: str(round((eviction_cost - 1) * 2**27))}
+
+
+def _pending(trace: TracePod, annotations: dict[str, str]) -> Pod:
     """The pod without a node. A pod without a workload belongs to a Job of its own."""
     kind, _, rest = (trace.workload or f"Job/{trace.name}").partition("/")
     workload, _, revision = rest.partition("/")
@@ -117,6 +125,7 @@ def _pending(trace: TracePod) -> Pod:
                 OwnerReference(api_version="v1", kind=kind, name=owner, uid=f"{kind}/{owner}", controller=True)
             ],
             labels=labels,
+            annotations=annotations,
             creation_timestamp=_time(trace.created),
         ),
         spec=PodSpec(

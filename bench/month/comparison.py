@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
     from bench.month.bill import NodeSpan, Offering
     from bench.month.load_trace import Trace
+    from bench.month.simulated_cluster import Rules
 
 TENON, KARPENTER = "tenon", "karpenter"
-RULES = {TENON: TenonRules, KARPENTER: KarpenterRules}
+RULES: Mapping[str, type[TenonRules | KarpenterRules]] = {TENON: TenonRules, KARPENTER: KarpenterRules}
 WORKERS = 2
 
 
@@ -60,11 +61,11 @@ class Outcome(Struct, kw_only=True):
     nodes_by_hour: Sequence[float]
 
 
-def simulate(trace: Trace, rules: str, *, capacity_types: tuple[str, ...], seed: int, seconds: int) -> Outcome:
-    """The outcome of a trace's first seconds under these of the RULES."""
+def simulate(trace: Trace, rules: Rules, *, capacity_types: tuple[str, ...], seed: int, seconds: int) -> Outcome:
+    """The outcome of a trace's first seconds under these rules."""
     began = time.process_time()
     catalog = month_catalog(capacity_types)
-    record = SimulatedCluster(trace, catalog, RULES[rules](), seed=seed, seconds=seconds).run()
+    record = SimulatedCluster(trace, catalog, rules, seed=seed, seconds=seconds).run()
     price = bill.list_price(catalog)
     offerings = {span.offering for span in record.spans}
     cost = _by_hour(record.spans, {o: price({o: 1}) for o in offerings}, seconds)
@@ -100,7 +101,7 @@ def _simulate_load(load: str, seed: int, rules: str, seconds: int) -> Outcome:
     gc.freeze()
     gc.set_threshold(200_000)  # most objects live for long, and few are in cycles
     trace = load_generator.generate(load, seed=seed, seconds=seconds)
-    return simulate(trace, rules, capacity_types=CAPACITY_TYPES[load], seed=seed, seconds=seconds)
+    return simulate(trace, RULES[rules](), capacity_types=CAPACITY_TYPES[load], seed=seed, seconds=seconds)
 
 
 def bound_by_hour(trace: Trace, capacity_types: tuple[str, ...], seconds: int) -> list[float]:
@@ -127,6 +128,7 @@ def measure(loads: Sequence[str], seeds: Sequence[int], seconds: int) -> Iterato
 def replay(trace: Trace, *, capacity_types: tuple[str, ...], seed: int, seconds: int, name: str) -> Month:
     """The month of a trace."""
     outcomes = {
-        rules: simulate(trace, rules, capacity_types=capacity_types, seed=seed, seconds=seconds) for rules in RULES
+        key: simulate(trace, rules(), capacity_types=capacity_types, seed=seed, seconds=seconds)
+        for key, rules in RULES.items()
     }
     return Month(load=name, seed=seed, outcomes=outcomes, bound=bound_by_hour(trace, capacity_types, seconds))

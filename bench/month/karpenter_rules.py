@@ -163,7 +163,9 @@ class KarpenterRules:
     is_concurrent = True
     interval = 300
 
-    def __init__(self) -> None:
+    def __init__(self, *, consolidate_after: int = _AFTER) -> None:
+        """``consolidate_after`` of the NodePools, in seconds."""
+        self._after = consolidate_after
         self._nothing_at: tuple[int, int] | None = None
         """Time and version of the cluster in which there was nothing to save."""
 
@@ -178,7 +180,7 @@ class KarpenterRules:
 
     def empty_nodes(self, cluster: SimulatedCluster) -> Sequence[str]:
         """Nodes that are empty for consolidateAfter, within budgets."""
-        empty = [n for n in _candidates(cluster) if not n.pods]
+        empty = [n for n in _candidates(cluster, self._after) if not n.pods]
         return [n.name for n in _within_budgets(cluster, empty)]
 
     def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
@@ -192,14 +194,14 @@ class KarpenterRules:
             since, version = self._nothing_at
             if version == cluster.version and cluster.now < since + _UNCHANGED:
                 return None
-        candidates = sorted((n for n in _candidates(cluster) if n.pods), key=_disruption_cost)
+        candidates = sorted((n for n in _candidates(cluster, self._after) if n.pods), key=_disruption_cost)
         command = _several(cluster, candidates) or _single(cluster, candidates)
         self._nothing_at = (cluster.now, cluster.version) if command is None else None
         return command
 
     def validated(self, cluster: SimulatedCluster, command: Command) -> Command | None:
         """The command by another simulation; None where a node is no candidate any more, or nothing is saved."""
-        current = {n.name: n for n in _candidates(cluster)}
+        current = {n.name: n for n in _candidates(cluster, self._after)}
         if not all(name in current for name in command.nodes):
             return None
         nodes = [current[name] for name in command.nodes]
@@ -209,12 +211,12 @@ class KarpenterRules:
         return again if again is not None and len(again.launches) <= len(command.launches) else None
 
 
-def _candidates(cluster: SimulatedCluster) -> list[SimulatedNode]:
-    """The nodes that may be disrupted: ready for a while, and consolidateAfter after the last pod came or went."""
+def _candidates(cluster: SimulatedCluster, after: int) -> list[SimulatedNode]:
+    """The nodes that may be disrupted: ready for a while, and ``after`` seconds after the last pod came or went."""
     return [
         n
         for n in cluster.nodes.values()
-        if n.is_ready and not n.is_leaving and not n.is_reserved and n.last_pod_event + _AFTER <= cluster.now
+        if n.is_ready and not n.is_leaving and not n.is_reserved and n.last_pod_event + after <= cluster.now
     ]
 
 

@@ -49,12 +49,22 @@ class TenonRules:
 
     is_concurrent = False
 
-    def __init__(self, *, sets: int = SETS, interval: int = INTERVAL, commitments: Commitments | None = None) -> None:
-        """``commitments`` are the account's, of which the cluster is the only one; None where they don't count."""
+    def __init__(
+        self,
+        *,
+        sets: int = SETS,
+        interval: int = INTERVAL,
+        eviction_cost: float = 1.0,
+        commitments: Commitments | None = None,
+    ) -> None:
+        """``eviction_cost`` is that of each pod, times which a move costs; at least 0.1 and at most 10.
+
+        ``commitments`` are the account's, of which the cluster is the only one; None where they don't count.
+        """
         self.interval = interval
         self._sets = sets
         self._commitments = commitments
-        self._objects = ClusterObjects()
+        self._objects = ClusterObjects(eviction_cost=eviction_cost)
         self._history = LoadHistory()
         self._no_savings: NoSavings | None = None
 
