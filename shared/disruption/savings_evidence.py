@@ -82,7 +82,9 @@ def _daily_limit(series: PoolLoad, load: Load, now: datetime) -> SavingsEvidence
 def _scale_in_evidence(scale_ins: Sequence[ScaleIn], now: datetime) -> SavingsEvidence | None:
     """The evidence of the scale-ins of one NodePool that haven't ended; None where they removed too little."""
     active = [s for s in scale_ins if s.ended is None and now - s.at < SCALE_IN_DURATION]
-    if max((s.pool_share for s in active), default=0.0) < MIN_REMOVED_SHARE:
+    # Small ones tell nothing about the nodes launched since the last large one: some workload is always scaled in.
+    large = [s for s in active if s.pool_share >= MIN_REMOVED_SHARE]
+    if not large:
         return None
     removed = _sum(s.removed for s in active)
     remaining = {s.workload: _remaining(s, scale_ins, now) for s in active}
@@ -93,7 +95,7 @@ def _scale_in_evidence(scale_ins: Sequence[ScaleIn], now: datetime) -> SavingsEv
     return SavingsEvidence(
         duration=max(MIN_DURATION, timedelta(seconds=seconds)),
         why=f"{largest}{more}",
-        since=max(s.at for s in active),
+        since=max(s.at for s in large),
     )
 
 

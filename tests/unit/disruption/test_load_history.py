@@ -168,6 +168,19 @@ def test_a_scale_in_that_removes_little_of_the_pools_load_is_no_evidence() -> No
     assert duration(history, *pods(6), *batch, at=NOW + MINUTE) is None
 
 
+def test_a_later_scale_in_that_removes_little_is_no_evidence_for_nodes_launched_since_the_large_one() -> None:
+    other = pods(10, "other-1")
+    history = sweep(LoadHistory(), *pods(100), *other, at=NOW)
+    history = sweep(history, *pods(50), *other, at=NOW + MINUTE)
+    later = NOW + 2 * HOUR
+    history = sweep(history, *pods(50), *pods(8, "other-1"), at=later)
+    workloads = current_workloads(snapshot(*pods(50), *pods(8, "other-1"))).workloads
+    assert [s.at for s in history.scale_ins] == [NOW + MINUTE, later]
+    evidence = savings_evidence(history, workloads, now=later)["default"]
+    assert evidence.applies_to(NOW)
+    assert not evidence.applies_to(NOW + HOUR)
+
+
 def test_a_job_that_ended_is_evidence_and_its_cron_jobs_next_run_is_the_return() -> None:
     def job(name: str, phase: str = "Running") -> tuple[Pod, ...]:
         return pods(8, name, kind="Job", template_hash="", phase=phase)
