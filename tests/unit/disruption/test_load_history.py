@@ -169,12 +169,12 @@ def test_a_scale_in_that_removes_little_of_the_pools_load_is_no_evidence() -> No
 
 
 def test_a_later_scale_in_that_removes_little_is_no_evidence_for_nodes_launched_since_the_large_one() -> None:
-    other = pods(10, "other-1")
-    history = sweep(LoadHistory(), *pods(100), *other, at=NOW)
-    history = sweep(history, *pods(50), *other, at=NOW + MINUTE)
+    steady = pods(10, "batch-1")
+    history = sweep(LoadHistory(), *pods(100), *steady, at=NOW)
+    history = sweep(history, *pods(50), *steady, at=NOW + MINUTE)
     later = NOW + 2 * HOUR
-    history = sweep(history, *pods(50), *pods(8, "other-1"), at=later)
-    workloads = current_workloads(snapshot(*pods(50), *pods(8, "other-1"))).workloads
+    history = sweep(history, *pods(50), *pods(8, "batch-1"), at=later)
+    workloads = current_workloads(snapshot(*pods(50), *pods(8, "batch-1"))).workloads
     assert [s.at for s in history.scale_ins] == [NOW + MINUTE, later]
     evidence = savings_evidence(history, workloads, now=later)["default"]
     assert evidence.applies_to(NOW)
