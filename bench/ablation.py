@@ -27,6 +27,7 @@ import numpy as np
 from bench import real, scheduling
 from bench.month import comparison, load_generator
 from bench.month.load_generator import DAY, Services, Tasks
+from bench.month.tenon_rules import TenonRules
 from local.aws.backends import replaced
 from shared.base.struct import Struct
 from shared.scheduling.nominations.nomination_order import NominationOrder
@@ -211,7 +212,7 @@ def days() -> Figures:
     for seed in SEEDS:
         trace = load_generator.generate_parts(LOAD, random.Random(seed), DAY)  # noqa: S311 (a load, no secrets)
         outcomes[f"seed {seed}"] = comparison.simulate(
-            trace, comparison.TENON, capacity_types=("spot", "on-demand"), seed=seed, seconds=DAY
+            trace, TenonRules(), capacity_types=("spot", "on-demand"), seed=seed, seconds=DAY
         )
     return Figures(
         prices={name: o.dollars for name, o in outcomes.items()},
