@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-_EXPECTED = 10
+_EXPECTED = 5
 """How many times the pending pods are expected in all: a decision sees about a second of a burst."""
 _FREE_SHARE = 0.5
 """The expected use, as a share of the limit, up to which a limited resource has no price."""
