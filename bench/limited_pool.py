@@ -20,7 +20,7 @@ from shared.base.struct import Struct
 from shared.instance_types.instance_type import InstanceType, Offering
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
-from shared.scheduling.solver import limit_prices
+from shared.scheduling.solver import bins
 from shared.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def measure(seed: int, *, seconds: int = SECONDS, limit: str = LIMIT) -> Outcome
 def run() -> list[dict[str, str]]:
     """Running pods with and without prices of limited resources."""
     priced = [measure(seed) for seed in range(SEEDS)]
-    with replaced(limit_prices, "_GREATEST", 0.0):
+    with replaced(bins, "_GREATEST", 0.0):
         unpriced = [measure(seed) for seed in range(SEEDS)]
     method = f"a decision a second, {SEEDS} orders of arrival; memory-rich types are the cheapest for each vCPU"
     return [

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from functions.termination import step_stamp
 from functions.termination.cluster_cache import ClusterCache
-from functions.termination.deletion_records import DeletionRecorder
 from functions.termination.finalizer import finalize_node
-from functions.termination.instance_termination import InstanceTermination
+from functions.termination.instance_termination import DeletionRecorder, InstanceTermination
 from functions.termination.requeue_sender import RequeueSender
 from functions.termination.room_maker import RoomMaker
 from functions.termination.terminator import Terminator

@@ -26,7 +26,7 @@ from shared.scheduling.results.explanation import FinalState, explain
 from shared.scheduling.results.nodeclaims import planned_node_claims
 from shared.scheduling.rules.pod_affinity import Namespaces
 from shared.scheduling.rules.volume_topology import Storage
-from shared.scheduling.solver.limit_prices import with_limit_prices
+from shared.scheduling.solver.bins import with_limit_prices
 from shared.scheduling.solver.portfolio import best_plan
 from shared.scheduling.state.cluster_usage import with_possible_capacity
 from shared.scheduling.state.daemonsets import daemon_set_pods
@@ -161,7 +161,8 @@ class _Placer(Struct, kw_only=True, eq=False):
         if problem.snapshot.shifted_zones:
             launch_options = with_fields(launch_options, shifted_zones=frozenset(problem.snapshot.shifted_zones))
         checker = FeasibilityChecker(launch_options, state_nodes)
-        priced = launch_options if problem.leaving else with_limit_prices(checker, grouped.groups)
+        has_prices = launch_options.is_limited and not problem.leaving
+        priced = with_limit_prices(checker, grouped.groups) if has_prices else launch_options
         if priced is not launch_options:
             checker = FeasibilityChecker(priced, state_nodes)
         plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)

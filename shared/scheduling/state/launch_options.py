@@ -96,7 +96,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     offering (inf where unavailable), with ``penalty`` as a factor in it, ``template_of`` and ``type_of`` its template
     and instance type. ``columns`` are the labels of offerings. ``cluster_limits`` hold for all NodePools together.
     ``shifted_zones`` are zones that traffic is shifted away from: nothing is available there, but they are zones for
-    topology spread, as in Karpenter. ``offered_price`` is ``price`` without prices of limits (solver/limit_prices.py);
+    topology spread, as in Karpenter. ``offered_price`` is ``price`` without prices of limits (solver/bins.py);
     None: there are none.
     """
 
@@ -123,6 +123,11 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
         """The name of a launch option's instance type."""
         template = self.templates[int(self.template_of[option])]
         return template.instance_types.names[int(self.type_of[option])]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether a limit holds for any of the nodes."""
+        return bool(self.cluster_limits) or any(template.limits for template in self.templates)
 
     @property
     def paid_price(self) -> Floats:

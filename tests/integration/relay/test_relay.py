@@ -73,6 +73,8 @@ def test_a_node_is_reported_when_its_last_pod_leaves_and_when_it_is_deleted(worl
     world.add_pod("web", node="n1")
     assert world.sent_hints() == [(hints.NODES_CHANGED, "n1")]
     world.store.delete(kinds.PODS, "web", namespace="default")
+    assert world.sent_hints() == []  # it terminates
+    world.store.delete(kinds.PODS, "web", namespace="default", grace_period_seconds=0)
     assert world.sent_hints() == [(hints.NODES_EMPTIED, "n1")]
     world.store.delete(kinds.NODES, "n1")
     assert world.sent_hints() == [(hints.NODES_DELETING, "n1")]

@@ -12,7 +12,7 @@ import msgspec
 from bench.stub_api_server import pod
 from shared.api.kubernetes import Pod
 from shared.base.struct import with_fields
-from shared.cluster.value_sharing import READ_CONDITIONS, ValueSharing
+from shared.cluster.pod_cache import READ_CONDITIONS, ValueSharing
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,8 +37,8 @@ def test_pods_of_a_template_share_all_but_their_names_and_times() -> None:
 def test_a_shared_pod_says_what_it_said() -> None:
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 2, "preference": {}}]}}
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-1"}}, {"name": "scratch", "emptyDir": {}}]
-    others = {"affinity": affinity, "volumes": volumes, "priority": 5, "nodeSelector": {"team": "a"}, "overhead": {}}
-    specs: list[dict[str, Any]] = [{}, others, {"tolerations": []}, {}, others, {"nodeName": ""}]
+    unlike = {"affinity": affinity, "volumes": volumes, "priority": 5, "nodeSelector": {"team": "a"}, "overhead": {}}
+    specs: list[dict[str, Any]] = [{}, unlike, {"tolerations": []}, {}, unlike, {"nodeName": ""}]
     before = [decoded(i, **spec) for i, spec in enumerate(specs)]
     after = [decoded(i, **spec) for i, spec in enumerate(specs)]
     ValueSharing().share(after)
