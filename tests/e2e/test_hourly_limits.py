@@ -97,7 +97,9 @@ def test_nodes_that_die_and_are_bought_again_stop_at_the_limit(world: World, lim
         for _ in range(30):
             world.run_for(2 * MINUTE)
             # EC2 terminates no instance that it doesn't show yet.
-            if ids := [i.id for i in world.instances() if launch_time(i) < world.clock.now() - MINUTE / 2]:
+            if ids := [
+                i.id for i in world.instances() if launch_time(i) <= world.clock.now() - world.aws.consistency.lag
+            ]:
                 boto3.client("ec2", region_name=world.region).terminate_instances(InstanceIds=ids)
         at_end_of_hours.append(launches(world))
     assert at_end_of_hours[0] <= most

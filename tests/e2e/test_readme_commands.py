@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local.world import World, sample_objects
+from local.world.hostility import of_environment
 from shared.base import runtime
 from tests.integration.cli.command import call
 
@@ -35,7 +36,7 @@ OF_CLUSTER = {
     "tenon plan": "giant",
     "tenon plan --what-if deployment/web=50": "web",
     "tenon explain pod web-7d9f8-x2kq": "is unschedulable",
-    "tenon nodes": "t4g.nano",
+    "tenon nodes": "1 node" if of_environment() is None else "3 nodes",
     "tenon export --once": "karpenter_nodes_allocatable",
 }
 """What commands on a cluster print, those of docs/cli.md too."""
