@@ -46,8 +46,8 @@ _MODULES_IN_PACKAGES = {
     "committed_month": "month.committed",
     "warm_memory": "endurance.warm_memory",
 }
-ON_REQUEST = ("real_flows", "endurance", "warm_memory")
-"""In real time and with Go, or for an hour: only measured by name."""
+ON_REQUEST = ("real_flows", "endurance", "warm_memory", "frontier")
+"""In real time and with Go, for an hour, or of figures that are saved first: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL
 _HEADER = """# Results

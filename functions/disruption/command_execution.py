@@ -205,7 +205,7 @@ class CommandExecutor(Struct, kw_only=True):
                     self.client, resources.NODE_CLAIMS, current, disruption_queue.without_disruption_condition
                 )
                 writes.update(self.client, resources.NODE_CLAIMS, current, disruption_queue.without_queue_entry)
-        nodes = [c.status.node_name or c.name for c in claims]
+        nodes = [c.node_or_own_name for c in claims]
         self.decisions.record_rollback(nodes, reason=reason, why=why, now=now)
 
     def _roll_back(

@@ -90,7 +90,7 @@ class DecisionRecorder:
     def record_surplus(self, replacement: NodeClaim, *, reason: str, why: str, now: datetime) -> None:
         """Record that a replacement of a command that was rolled back is removed, if it has an instance."""
         if replacement.status.provider_id:
-            node = replacement.status.node_name or replacement.name
+            node = replacement.node_or_own_name
             message = f"a replacement that is no longer needed: {why}"
             self._put(
                 DecisionRecord(node=node, at=now, outcome=decision_log.TAKEN, reason=reason, why=message, nodes=1)

@@ -47,7 +47,7 @@ def record_drains(dynamodb: DynamoDBClient, table: str, drains: Iterable[Drain],
     """Write the drains to the decision log, for ``tenon explain node`` and the report."""
     decisions = [
         DecisionRecord(
-            node=drain.claim.status.node_name or drain.claim.name,
+            node=drain.claim.node_or_own_name,
             at=now,
             outcome=decision_log.TAKEN,
             reason=decision_log.INTERRUPTED,

@@ -195,8 +195,9 @@ class ReconcileContext(Struct, kw_only=True, dict=True):
         writes.delete(self.client, resources.NODE_CLAIMS, claim)
         if claim.status.provider_id:
             # Of a node that is gone, the decision log says why, or that it was deleted by hand.
-            node = claim.status.node_name or claim.name
-            entry = DecisionRecord(node=node, at=self.now, outcome=TAKEN, reason=reason, why=message, nodes=1)
+            entry = DecisionRecord(
+                node=claim.node_or_own_name, at=self.now, outcome=TAKEN, reason=reason, why=message, nodes=1
+            )
             decision_log.put(self.aws.dynamodb(), self.settings.table_name, entry)
 
     def send_to_termination(self, detail_type: str, keys: Iterable[str]) -> None:

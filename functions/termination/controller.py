@@ -95,7 +95,7 @@ class TerminationController:
             client,
             cloud_provider,
             self._requeue_sender,
-            DeletionRecorder(settings.table_name, dynamodb=dynamodb, logger=logger),
+            DeletionRecorder(settings.table_name, dynamodb=dynamodb),
             recorder=recorder,
             now=now,
             logger=logger,

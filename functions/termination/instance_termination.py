@@ -4,15 +4,13 @@ An instance that EC2 refuses to terminate, as it is protected, keeps its NodeCla
 
 A node that somebody deleted by hand is recorded in the decision log: nothing else is left of it, as its NodeClaim is
 gone, and events are kept for an hour. The row is written when the NodeClaim is finalized, so functions that deleted it
-have written their own rows by then. It is only a record: where it can't be written, the node goes all the same.
+have written their own rows by then. It is only a record: the client of the table writes nothing while DynamoDB fails.
 """
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
-
-from botocore.exceptions import BotoCoreError, ClientError
 
 from functions.termination.finalizer import finalize_nodeclaim
 from shared.api import nodeclaim
@@ -151,10 +149,9 @@ class InstanceTermination:
 class DeletionRecorder:
     """Writes the rows; DynamoDB is only called for NodeClaims that no disruption command has removed."""
 
-    def __init__(self, table: str, *, dynamodb: Callable[[], DynamoDBClient], logger: Logger) -> None:
+    def __init__(self, table: str, *, dynamodb: Callable[[], DynamoDBClient]) -> None:
         self._table = table
         self._dynamodb = dynamodb
-        self._logger = logger
 
     def record(self, claim: NodeClaim) -> None:
         """Write a row about the NodeClaim's node if no function of Tenon's has decided to remove it."""
@@ -162,14 +159,10 @@ class DeletionRecorder:
         is_node = bool(claim.status.provider_id) and not standby_state(claim)
         if deleted is None or not is_node or QUEUE_ANNOTATION in claim.metadata.annotations:
             return
-        node = claim.status.node_name or claim.name
-        try:
-            if self._is_explained(node, claim):
-                return
+        node = claim.node_or_own_name
+        if not self._is_explained(node, claim):
             entry = DecisionRecord(node=node, at=deleted, outcome=TAKEN, reason=DELETED_BY_HAND, why=_WHY, nodes=1)
             decision_log.put(self._dynamodb(), self._table, entry)
-        except (BotoCoreError, ClientError) as error:
-            self._logger.warning("Couldn't record a deletion", extra={"nodeclaim": claim.name, "why": str(error)})
 
     def _is_explained(self, node: str, claim: NodeClaim) -> bool:
         """Whether the last decision about this very node was to remove it; node names are used again."""

@@ -136,6 +136,11 @@ class NodeClaim(NamedObject):
         """For events and messages."""
         return ObjectRef(api_version=self.api_version, kind=self.kind, name=self.name, uid=self.metadata.uid)
 
+    @property
+    def node_or_own_name(self) -> str:
+        """The name of its node, or its own while it has none: by it, the decision log knows the node."""
+        return self.status.node_name or self.name
+
 
 def is_rebooting(claim: NodeClaim) -> bool:
     """Whether a reboot in place was requested and hasn't ended."""

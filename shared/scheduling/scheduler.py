@@ -161,8 +161,7 @@ class _Placer(Struct, kw_only=True, eq=False):
         if problem.snapshot.shifted_zones:
             launch_options = with_fields(launch_options, shifted_zones=frozenset(problem.snapshot.shifted_zones))
         checker = FeasibilityChecker(launch_options, state_nodes)
-        has_prices = launch_options.is_limited and not problem.leaving
-        priced = with_limit_prices(checker, grouped.groups) if has_prices else launch_options
+        priced = launch_options if problem.leaving else with_limit_prices(checker, grouped.groups)
         if priced is not launch_options:
             checker = FeasibilityChecker(priced, state_nodes)
         plan = best_plan(checker, self.namespaces, grouped.groups, problem.policies)

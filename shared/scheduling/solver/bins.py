@@ -3,12 +3,12 @@
 After packing, a size is reserved for bins where NodePool limits are near or minValues need larger nodes: instance types
 that a limit doesn't allow are left out of the NodeClaim, rather than pods out of the cluster.
 
-Limited resources have prices, which show before a limit is hit.
-Pods come over seconds, in several decisions. If the first get the cheapest nodes, with more of a limited resource than
-the pods need, the limit leaves the last ones out. So while a limit is likely to be reached, a node costs what EC2 asks
-and a price for what it takes of the limit. That is the shadow price of the limit: like the dual variable of a linear
-program it is zero while the limit doesn't bind, and rises with its use. The online packing of Buchbinder and Naor (The
-Design of Competitive Online Algorithms via a Primal-Dual Approach, 2009) also lets prices rise with the used share.
+Limited resources have prices, which show before a limit is hit. Pods come over seconds, in several decisions. If the
+first get the cheapest nodes, with more of a limited resource than the pods need, the limit leaves the last ones out. So
+while a limit is likely to be reached, a node costs what EC2 asks and a price for what it takes of the limit. That is
+the shadow price of the limit: like the dual variable of a linear program it is zero while the limit doesn't bind, and
+rises with its use. The online packing of Buchbinder and Naor (The Design of Competitive Online Algorithms via a
+Primal-Dual Approach, 2009) also lets prices rise with the used share.
 
 What is used, and a multiple of what is pending now, is the expected use. Only pods count as pending that no NodePool
 without this limit may run. Nodes as such (the limit ``nodes``) have no price.

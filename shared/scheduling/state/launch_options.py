@@ -125,11 +125,6 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
         return template.instance_types.names[int(self.type_of[option])]
 
     @property
-    def is_limited(self) -> bool:
-        """Whether a limit holds for any of the nodes."""
-        return bool(self.cluster_limits) or any(template.limits for template in self.templates)
-
-    @property
     def paid_price(self) -> Floats:
         """The prices without those of limits, which nobody pays."""
         return self.price if self.offered_price is None else self.offered_price
