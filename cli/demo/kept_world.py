@@ -10,6 +10,7 @@ from cli.cluster import local_world
 from infra import installation
 from local.aws.backends import ACCOUNT
 from shared.api.yaml_documents import reader, writer
+from shared.cluster.node_class_groups import own_node_pools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,8 @@ def commands(world: World, kubeconfig: Path) -> Iterator[str]:
     yield "tenon status"
     yield "tenon plan"
     kinds = (("karpenter.sh/v1", "NodePool"), ("karpenter.sh/v1alpha5", "Provisioner"))
-    pools = [p["metadata"]["name"] for kind in kinds for p in world.store.list(world.store.kind(*kind))]
+    raw_pools = [p for kind in kinds for p in world.store.list(world.store.kind(*kind))]
+    pools = [p["metadata"]["name"] for p in own_node_pools(raw_pools)]
     yield from (f"tenon explain nodepool {name}" for name in pools[:1])
     yield from (f"tenon explain node {node['metadata']['name']}" for node in world.nodes()[:1])
     yield "tenon report"

@@ -44,6 +44,10 @@ def explain(observed: ObservedCluster, name: str) -> Explanation:
     )
     if invalid is not None:
         return explain_invalid(invalid, observed.history.events(invalid.ref))
+    if runner := snapshot.foreign_pools.get(name):
+        return Explanation(
+            subject=f"NodePool {name}", state="isn't Tenon's", reason=runner, criterion="nodeClassRef.group"
+        )
     pool_names = ", ".join(sorted(p.name for p in pools)) or "none"
     raise UsageError(f'there is no NodePool "{name}" (there: {pool_names})')
 

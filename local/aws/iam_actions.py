@@ -86,6 +86,8 @@ def _create_fleet(params: Params, at: CallContext) -> Iterator[Permission]:
     for config in params.get("LaunchTemplateConfigs", ()):
         template = config["LaunchTemplateSpecification"]
         id_, data = at.resources.template(template.get("LaunchTemplateId") or template["LaunchTemplateName"])
+        if not id_:
+            continue  # EC2 answers that it doesn't exist, not that it may not be used
         overrides = config.get("Overrides", ())
         used = {at.arn("ec2", f"subnet/{override['SubnetId']}", account="*") for override in overrides}
         used |= {_image(override["ImageId"], at) for override in overrides if "ImageId" in override}
@@ -171,6 +173,8 @@ def _create_template(params: Params, at: CallContext) -> Iterator[Permission]:
 
 def _delete_template(params: Params, at: CallContext) -> Iterator[Permission]:
     id_, _ = at.resources.template(params.get("LaunchTemplateId") or params["LaunchTemplateName"])
+    if not id_:
+        return
     yield "ec2:DeleteLaunchTemplate", at.arn("ec2", f"launch-template/{id_}"), _resource_tags(at.resources.tags(id_))
 
 

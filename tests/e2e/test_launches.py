@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import boto3
 import pytest
 
 from local.world import World, sample_objects
@@ -181,3 +182,15 @@ def test_a_round_after_insufficient_capacity_keeps_what_the_first_one_launched(w
     assert by_decision >= decisions
     ended = max(e.at for e in created) - min(e.at for e in created)
     assert ended <= timedelta(seconds=15), "the second round doesn't wait for the first one's nodes"
+
+
+def test_launch_templates_that_others_delete_are_created_again(world: World) -> None:
+    world.apply([sample_objects.node_class(world), sample_objects.node_pool({})])
+    world.apply(deployment("first", 1, {"cpu": "1"}))
+    world.run_until(lambda: len(running(world)) == 1)
+    ec2 = boto3.client("ec2", region_name=world.region)
+    for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+        ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+    world.apply(deployment("second", 4, {"cpu": "1"}))
+    world.run_until(lambda: len(running(world)) == 5)
+    assert world.failures() == []

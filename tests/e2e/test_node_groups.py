@@ -120,7 +120,7 @@ def test_eks_drains_a_managed_node_before_its_instance_is_terminated(world: Worl
     boto3.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
     )
-    assert (instance_id, "Terminating:Wait") in described(group)["instances"]
+    world.run_until(lambda: (instance_id, "Terminating:Wait") in described(group)["instances"], limit=LIMIT)
     uid = pod["metadata"]["uid"]
     world.run_until(lambda: all(p["metadata"]["uid"] != uid for p in world.pods()), limit=LIMIT)
     assert instance_id in world.aws.instances.running

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cli.demo.faults import Fault
+from local.world import sample_objects
 from shared.disruption.command import EMPTY
 from tests.e2e.world_state import events
 
@@ -132,3 +133,17 @@ def test_missing_capacity_is_the_reason_in_a_live_cluster(shell: Shell) -> None:
     assert result.code == 0, result.err
     assert result.lines[0] == f"Pod default/{waiting} is unschedulable"
     assert result.lines[1].startswith("  NodePool default: EC2 has no capacity for any suitable offering")
+
+
+def test_a_node_pool_of_another_provisioner_is_said_to_be_its(busy: Shell) -> None:
+    pool = sample_objects.node_pool({}, name="general-purpose")
+    pool["spec"]["template"]["spec"]["nodeClassRef"] = {
+        "group": "eks.amazonaws.com",
+        "kind": "NodeClass",
+        "name": "default",
+    }
+    busy.world.apply([pool])
+    result = busy.tenon("explain", "nodepool", "general-purpose")
+    assert result.code == 0, result.err
+    assert result.lines[0] == "NodePool general-purpose isn't Tenon's"
+    assert result.lines[1].startswith("  its nodes are launched by EKS Auto Mode, not by Tenon")
