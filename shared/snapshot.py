@@ -67,6 +67,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
     ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
     is launched or disrupted there. ``last_hour`` is what NodePools launched and removed, for their hourly limits.
+    ``growth`` are pods that are expected: nodes that are launched for pods have room for them too.
     """
 
     taken_at: datetime
@@ -90,6 +91,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     invalid: tuple[InvalidObject, ...] = ()
     foreign_provider_ids: frozenset[str] = frozenset()
     foreign_pools: Mapping[str, str] = {}
+    growth: tuple[Pod, ...] = ()
     pause: Pause | None = None
     cluster_limits: Resources = {}
     shifted_zones: Mapping[str, datetime] = {}

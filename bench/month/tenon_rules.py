@@ -23,6 +23,7 @@ from shared.disruption.load_history import LoadHistory
 from shared.disruption.savings_evidence import savings_evidence
 from shared.disruption.workloads import current_workloads
 from shared.launch.covered_nodes import cluster_coverage
+from shared.provisioning.features.expected_growth import GrowthHistory, expected_pods
 from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from bench.month.simulated_cluster import SimulatedCluster
     from bench.month.simulated_objects import SimulatedNode, SimulatedPod
+    from shared.api.kubernetes import Pod
     from shared.commitments.balance import Balance
     from shared.commitments.commitment import Commitments
     from shared.commitments.coverage import OwnCoverage
@@ -66,14 +68,17 @@ class TenonRules:
         self._commitments = commitments
         self._objects = ClusterObjects(eviction_cost=eviction_cost)
         self._history = LoadHistory()
+        self._growth = GrowthHistory()
         self._no_savings: NoSavings | None = None
 
     def place(self, cluster: SimulatedCluster, pods: Sequence[SimulatedPod]) -> Placement:
         """The scheduler's decision; nodes that are ready are left out, as kube-scheduler found no room on them.
 
-        Their pods count for spread constraints, so with such pods no node is left out.
+        Their pods count for spread constraints, and expected pods find room on them, so with such pods no node is left
+        out.
         """
-        all_nodes = any(p.trace.zone_spread for p in pods)
+        expected = self._expected(cluster)
+        all_nodes = bool(expected) or any(p.trace.zone_spread for p in pods)
         nodes = [
             n
             for n in cluster.nodes.values()
@@ -81,6 +86,7 @@ class TenonRules:
         ]
         running = [p for n in nodes for p in n.pods.values()]
         snapshot = self._objects.snapshot(cluster, nodes, [*running, *pods])
+        snapshot = with_fields(snapshot, growth=expected)
         unused = self._unused(cluster)
         decision = schedule(Problem(snapshot=snapshot, instance_types=cluster.catalog.instance_types, unused=unused))
         existing = {_name(key): node for node, keys in decision.existing_nodes.items() for key in keys}
@@ -88,6 +94,11 @@ class TenonRules:
             existing={pod: node for pod, node in existing.items() if node in cluster.nodes},
             launches=tuple(_launch(c) for c in decision.new_node_claims),
         )
+
+    def _expected(self, cluster: SimulatedCluster) -> tuple[Pod, ...]:
+        snapshot = self._objects.snapshot(cluster, cluster.nodes.values(), cluster.pods.values())
+        expected = self._growth.expected(current_workloads(snapshot), now=snapshot.taken_at)
+        return expected_pods(snapshot, expected)
 
     def empty_nodes(self, cluster: SimulatedCluster) -> Sequence[str]:
         """The nodes of the commands of the method Empty."""

@@ -200,9 +200,11 @@ class Launcher(Struct, kw_only=True):
 
 def _launch_message(request: LaunchRequest, launched: LaunchedInstance) -> str:
     """What was launched, for how many pods, and out of what EC2 chose it."""
+    expected = request.claim.metadata.annotations.get(names.EXPECTED_PODS)
     details = {
         "planned at": f"${nodeclaim.planned_price(request.claim):.4f}/h",
         "pods": len(planned_pods.planned_pods(request.claim)),
+        **({"expected pods": expected} if expected else {}),
         "instance types to choose from": len(request.instance_types),
     }
     instance = f"{launched.instance_type} {launched.capacity_type} in {launched.zone} at ${launched.price:.4f}/h"

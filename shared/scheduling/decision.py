@@ -71,7 +71,8 @@ class PlannedNodeClaim(Struct, kw_only=True):
     NodePool's, the pods', and the chosen domains. ``requests`` are those of the pods, the chunks of CapacityBuffers and
     DaemonSets. ``labels`` are the node's labels besides those of its instance type and offering. ``is_committed``: a
     commitment pays the node, at least in part. ``min_types`` is the least number of instance types that its NodePool
-    wants listed. ``saved_resources`` are limited ones of which cheaper instance types would take more.
+    wants listed. ``saved_resources`` are limited ones of which cheaper instance types would take more. ``expected`` is
+    for how many pods that don't exist yet it has room besides.
     """
 
     node_pool: str
@@ -87,6 +88,7 @@ class PlannedNodeClaim(Struct, kw_only=True):
     is_committed: bool = False
     min_types: int = 0
     saved_resources: tuple[str, ...] = ()
+    expected: int = 0
 
 
 class UnschedulableReason(Struct, kw_only=True):

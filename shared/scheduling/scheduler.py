@@ -6,7 +6,7 @@
 4. The solver places the groups on existing capacity, then on the cheapest new nodes. Pods that find no capacity have
    their preferences relaxed one by one.
 5. New nodes become NodeClaims; pods that are left are unschedulable, with a reason.
-6. The chunks of CapacityBuffers follow the pods (``shared.scheduling.buffers.chunk_placement``).
+6. The chunks of CapacityBuffers follow the pods, or pods that are expected (``shared.scheduling.buffers``).
 
 Pure: the same problem gives the same decision, whatever the order of its objects.
 """
@@ -76,7 +76,7 @@ def schedule(problem: Problem) -> Decision:
         not_on_spot=_not_on_spot(snapshot, pending, nominations),
     )
     place = _planner(problem, placer)
-    if snapshot.capacity_buffers:
+    if snapshot.capacity_buffers or snapshot.growth:
         placement, buffers = chunk_placement.place(place, nominations.state_nodes, pending, snapshot)
     else:
         placement, buffers = place(nominations.state_nodes, pending), Placement()

@@ -39,6 +39,9 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
     yield from fields.within("spec.replicas", spec.replicas, 0)
     if names.CLUSTER_LIMITS in pool.metadata.annotations:
         yield from cluster_limits(pool.metadata.annotations[names.CLUSTER_LIMITS])
+    if names.EXPECTED_GROWTH in pool.metadata.annotations:
+        value = pool.metadata.annotations[names.EXPECTED_GROWTH]
+        yield from fields.choice(f"metadata.annotations[{names.EXPECTED_GROWTH}]", value, ("true", "false"))
     for name in _HOURLY_LIMITS & pool.metadata.annotations.keys():
         for problem in read_hourly_limits(pool.metadata.annotations[name])[1]:
             yield f"metadata.annotations[{name}]: {problem}"

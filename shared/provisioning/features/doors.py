@@ -9,6 +9,7 @@ The order follows from what features see of each other:
 - a pause is around everything else: its pods wait whatever else is decided, and nothing that it keeps back is launched;
 - standby nodes are hidden before replicas are counted and groups are read, and are used instead of nodes that the
   brake still allows;
+- expected growth changes how everything after it is decided;
 - what NodePools can launch follows from the snapshot that is left;
 - replicas of static NodePools exist before pods are scheduled;
 - node groups take part in every decision of the round, so that of the brake, too;
@@ -18,6 +19,7 @@ The order follows from what features see of each other:
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 FEW_NODES = 100
 """A cluster with fewer NodeClaims and waiting pods than this is far from any hourly limit, unless one is set."""
+SETTLED = timedelta(minutes=30)
+"""A cluster without any node of this age has only just begun to grow, which says nothing about the next hour."""
 _COUNTED = frozenset({names.HOURLY_LIMITS, names.CLUSTER_HOURLY_LIMITS, names.STANDBY})
 
 
@@ -79,6 +83,17 @@ def _standby_nodes(provisioning: Provisioning, round_: Round) -> Feature | None:
     return standby(provisioning, round_)
 
 
+def _expected_growth(provisioning: Provisioning, round_: Round) -> Feature | None:
+    created = (claim.metadata.creation_timestamp for claim in round_.snapshot.node_claims)
+    if not any(at is not None and round_.now - at >= SETTLED for at in created):
+        return None
+    if any(p.metadata.annotations.get(names.EXPECTED_GROWTH) == "false" for p in round_.snapshot.node_pools):
+        return None
+    from shared.provisioning.features.expected_growth import expected_growth
+
+    return expected_growth(provisioning)
+
+
 def _launch_options(provisioning: Provisioning, _: Round) -> Feature:
     return LaunchOptions(provisioning=provisioning)
 
@@ -123,6 +138,7 @@ FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
     _zonal_shift,
     _pause,
     _standby_nodes,
+    _expected_growth,
     _launch_options,
     _static_pools,
     _node_groups,

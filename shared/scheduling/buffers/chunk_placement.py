@@ -7,6 +7,10 @@
    pods' nodes exist.
 
 Nodes with pods come first, so that the nodes that are kept for chunks alone are few, and the same in each decision.
+
+Where there are no chunks, pods that are expected, but don't exist yet, are planned like them. They only make the nodes
+larger that are launched for pods: none is launched for them alone. What is free on existing nodes isn't counted: that
+was not enough for the pods that are pending, and counting it cost more (``bench.month``).
 """
 
 from __future__ import annotations
@@ -39,23 +43,48 @@ def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: S
     """The placement of the pods, with all new NodeClaims, and that of the chunks, without."""
     chunks = chunk_pods(snapshot)
     alone = plan(state_nodes, pods) if pods else Placement()
-    if not chunks:
+    expected = {pod.key: pod for pod in snapshot.growth} if alone.node_claims and not chunks else {}
+    if not (chunks or expected):
         return alone, Placement()
     by_key = {pod.key: pod for pod in pods}
     pods_by_node = {name: [by_key[key] for key in keys] for name, keys in alone.existing_nodes.items()}
-    nodes = _pods_first(with_pods(state_nodes, pods_by_node))
+    nodes = with_pods(state_nodes, pods_by_node)
+    nodes = _pods_first(nodes) if chunks else _without_room(nodes)
     on_new_nodes = [by_key[key] for claim in alone.node_claims for key in claim.pods]
     if len(on_new_nodes) <= _MOST_PODS_TOGETHER:
-        together = plan(nodes, [*on_new_nodes, *chunks.values()])
-        if together.errors.keys() <= chunks.keys():
-            return _combined(alone, together, chunks)
+        together = plan(nodes, [*on_new_nodes, *chunks.values(), *expected.values()])
+        if together.errors.keys() <= chunks.keys() | expected.keys():
+            return _combined(alone, _without(together, expected), chunks)
     return alone, Placement(errors=dict.fromkeys(sorted(chunks), _PODS_FIRST))
+
+
+def _without(placement: Placement, expected: Collection[str]) -> Placement:
+    """The placement without expected pods, and without the nodes that would have no others."""
+    if not expected:
+        return placement
+    claims = (
+        with_fields(claim, pods=pods, expected=len(claim.pods) - len(pods))
+        for claim in placement.node_claims
+        if (pods := tuple(key for key in claim.pods if key not in expected))
+    )
+    existing = ((name, tuple(k for k in keys if k not in expected)) for name, keys in placement.existing_nodes.items())
+    return Placement(
+        node_claims=tuple(claims),
+        existing_nodes={name: keys for name, keys in existing if keys},
+        errors={key: why for key, why in placement.errors.items() if key not in expected},
+    )
 
 
 def _pods_first(state_nodes: StateNodes) -> StateNodes:
     """The nodes, initialized ones first, and of these the ones with workload pods."""
     nodes = sorted(state_nodes.nodes, key=lambda node: (not node.initialized, not _has_workload(node), node.name))
     return with_fields(state_nodes, nodes=tuple(nodes), columns={}, masks={})
+
+
+def _without_room(state_nodes: StateNodes) -> StateNodes:
+    """The nodes, initialized ones without room: it is for pods that come as kube-scheduler spreads them."""
+    nodes = (with_fields(node, available={}) if node.initialized else node for node in state_nodes.nodes)
+    return with_fields(state_nodes, nodes=tuple(nodes))
 
 
 def _has_workload(node: StateNode) -> bool:

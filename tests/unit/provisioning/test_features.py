@@ -60,6 +60,7 @@ def test_the_order_of_the_features_is_the_documented_one() -> None:
         "_zonal_shift",
         "_pause",
         "_standby_nodes",
+        "_expected_growth",
         "_launch_options",
         "_static_pools",
         "_node_groups",
@@ -97,6 +98,17 @@ def test_a_feature_is_on_where_an_object_or_the_lease_asks_for_it(
     objects: dict[str, Any], annotations: dict[str, str], expected: str
 ) -> None:
     assert expected in names_of_features(round_of(annotations=annotations, **objects))
+
+
+def test_growth_is_expected_in_clusters_with_older_nodes_unless_a_nodepool_says_not() -> None:
+    def features(age: timedelta, **annotations: str) -> list[str]:
+        claim = NodeClaim(metadata=ObjectMeta(name="a", creation_timestamp=NOW - age))
+        pool = NodePool(metadata=ObjectMeta(name="a", annotations={"tenon.sh/" + k: v for k, v in annotations.items()}))
+        return names_of_features(round_of(node_claims=(claim,), node_pools=(pool,)))
+
+    assert "ExpectedGrowth" not in features(timedelta(minutes=29))
+    assert "ExpectedGrowth" in features(timedelta(minutes=30))
+    assert "ExpectedGrowth" not in features(timedelta(hours=1), **{"cluster-expected-growth": "false"})
 
 
 def test_a_zonal_shift_that_has_ended_is_none() -> None:
