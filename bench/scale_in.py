@@ -117,7 +117,7 @@ def measure(rule: str, scenario: Scenario, seed: int) -> Outcome:
 def greedy() -> Iterator[None]:
     """Moving pods costs nothing, and savings last, on every node, for as long."""
     with (
-        replaced(candidate_matrix, "pod_disruption_cost", lambda _pod, _price: 0.0),
+        replaced(candidate_matrix, "pod_disruption_cost", lambda _pod, _price, _of_pool: 0.0),
         replaced(savings, "REPLACEMENT_OVERLAP", timedelta()),
         replaced(consolidation, "savings_duration", lambda *_, **__: SavingsDuration(1.0, 1.0)),
     ):

@@ -102,7 +102,8 @@ def _free_resources(
 def _disruption_cost(candidate: Candidate, resource_value: float) -> float:
     """USD to move the candidate's pods, which share its resource value (USD per hour) equally."""
     share = resource_value / max(1, len(candidate.pods))
-    return sum(pod_disruption_cost(p, share) for p in candidate.pods)
+    of_pool = candidate.pool.metadata.annotations
+    return sum(pod_disruption_cost(p, share, of_pool) for p in candidate.pods)
 
 
 def _requests(pod: Pod, cache: dict[bytes, Resources]) -> Resources:

@@ -34,6 +34,8 @@ OF_OTHER_OBJECTS = (
 FORGED = {
     **dict.fromkeys(OF_OTHER_OBJECTS, '{"default/other": "node"}'),
     names.SPOT_SHARE: "100%",
+    names.LOST_WORK: "24h",
+    names.EXPECTED_GROWTH: "true",
     names.PAUSED: "true",
     names.CLUSTER_LIMITS: "nodes=1000000",
     names.STANDBY: "1000",

@@ -9,6 +9,7 @@ from shared.api import labels as names
 from shared.api import legacy, nodeclass
 from shared.api.cluster_limits import read_cluster_limits
 from shared.api.hourly_limits import read_hourly_limits
+from shared.api.lost_work import lost_work_problem
 from shared.api.meta import to_json
 from shared.api.nodepool import BUDGET_DURATION, BUDGET_NODES, MAX_BUDGETS, MAX_WEIGHT, POLICIES, REASONS
 from shared.api.validation import fields, kubelet
@@ -39,6 +40,8 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
     yield from fields.within("spec.replicas", spec.replicas, 0)
     if names.CLUSTER_LIMITS in pool.metadata.annotations:
         yield from cluster_limits(pool.metadata.annotations[names.CLUSTER_LIMITS])
+    if problem := lost_work_problem(pool.metadata.annotations):
+        yield f"metadata.annotations[{names.LOST_WORK}]: {problem}"
     if names.EXPECTED_GROWTH in pool.metadata.annotations:
         value = pool.metadata.annotations[names.EXPECTED_GROWTH]
         yield from fields.choice(f"metadata.annotations[{names.EXPECTED_GROWTH}]", value, ("true", "false"))

@@ -14,7 +14,7 @@ The order follows from what features see of each other:
 - replicas of static NodePools exist before pods are scheduled;
 - node groups take part in every decision of the round, so that of the brake, too;
 - the brake decides again before anything else changes the decision;
-- spot shares only report, so their place doesn't matter.
+- annotations of pods are only reported, so their place doesn't matter.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ FEW_NODES = 100
 """A cluster with fewer NodeClaims and waiting pods than this is far from any hourly limit, unless one is set."""
 SETTLED = timedelta(minutes=30)
 """A cluster without any node of this age has only just begun to grow, which says nothing about the next hour."""
+_REPORTED = frozenset({names.SPOT_SHARE, names.LOST_WORK})
 _COUNTED = frozenset({names.HOURLY_LIMITS, names.CLUSTER_HOURLY_LIMITS, names.STANDBY})
 
 
@@ -124,13 +125,13 @@ def _displaced_pods(provisioning: Provisioning, round_: Round) -> Feature | None
     return DisplacedPods(provisioning=provisioning)
 
 
-def _spot_shares(provisioning: Provisioning, round_: Round) -> Feature | None:
+def _pod_annotations(provisioning: Provisioning, round_: Round) -> Feature | None:
     pending = (pod for pod in round_.snapshot.pods if not pod.spec.node_name)
-    if not any(names.SPOT_SHARE in pod.metadata.annotations for pod in pending):
+    if all(_REPORTED.isdisjoint(pod.metadata.annotations) for pod in pending):
         return None
-    from shared.provisioning.features.spot_shares import SpotShares
+    from shared.provisioning.features.pod_annotations import PodAnnotations
 
-    return SpotShares(recorder=provisioning.recorder)
+    return PodAnnotations(recorder=provisioning.recorder)
 
 
 FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
@@ -143,6 +144,6 @@ FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
     _static_pools,
     _node_groups,
     _displaced_pods,
-    _spot_shares,
+    _pod_annotations,
 )
 """The doors of all features."""

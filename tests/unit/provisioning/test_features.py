@@ -65,7 +65,7 @@ def test_the_order_of_the_features_is_the_documented_one() -> None:
         "_static_pools",
         "_node_groups",
         "_displaced_pods",
-        "_spot_shares",
+        "_pod_annotations",
     ]
 
 
@@ -90,7 +90,7 @@ def test_without_optional_features_a_round_only_reads_what_can_be_launched() -> 
                 )
             },
             {},
-            "SpotShares",
+            "PodAnnotations",
         ),
     ],
 )
