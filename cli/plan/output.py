@@ -133,6 +133,8 @@ def _new_nodes(console: Console, observed: ObservedCluster, plan: Plan) -> None:
     if volumes:
         text = f"  volumes: {terminal.usd(volumes)}/h more, which decisions count"
         console.print(text, style=terminal.QUIET)
+    if saved := sorted({name for claim in claims for name in claim.saved_resources}):
+        console.print(f"  cheaper types take more of the limit of {' and '.join(saved)}", style=terminal.QUIET)
     if line := decision_output.chunks_line(plan.launches):
         console.print(f"  {line}", style=terminal.QUIET)
 

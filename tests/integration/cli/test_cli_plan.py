@@ -10,6 +10,7 @@ import pytest
 
 from bench.command_line import instance_types_document, kubectl_output
 from bench.consolidation import underutilized
+from tests.unit.scheduling import small_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,3 +151,14 @@ def test_invalid_changes_are_reported_in_one_line(
     assert done.code == 2
     assert done.err.count("\n") == 1
     assert message in done.err
+
+
+def test_a_plan_says_that_a_limit_keeps_cheaper_types_away(tenon: Callable[..., CommandResult], tmp_path: Path) -> None:
+    rich = small_clusters.instance_type("r1.xlarge", 4, 32, 0.16)
+    lean = small_clusters.instance_type("c1.xlarge", 4, 8, 0.17)
+    pods = small_clusters.pods("web", 24, cpu="1", memory="1Gi")
+    for limits, said in (({"memory": "1000Gi"}, True), ({"memory": "100000Gi"}, False)):
+        objects = [small_clusters.pool(limits=limits), *pods]
+        (tmp_path / "cluster.json").write_text(json.dumps({"objects": objects, "instanceTypes": [rich, lean]}))
+        shown = tenon("plan", "-f", str(tmp_path / "cluster.json"))
+        assert ("cheaper types take more of the limit of memory" in shown.out) == said, shown.out
