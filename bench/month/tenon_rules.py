@@ -97,7 +97,7 @@ class TenonRules:
 
     def _expected(self, cluster: SimulatedCluster) -> tuple[Pod, ...]:
         snapshot = self._objects.snapshot(cluster, cluster.nodes.values(), cluster.pods.values())
-        expected = self._growth.expected(current_workloads(snapshot), now=snapshot.taken_at)
+        expected = self._growth.expected(lambda: current_workloads(snapshot), now=snapshot.taken_at)
         return expected_pods(snapshot, expected)
 
     def empty_nodes(self, cluster: SimulatedCluster) -> Sequence[str]:

@@ -97,10 +97,10 @@ def launch_choice(claim: NodeClaim, resolved_pools: ResolvedNodePools) -> tuple[
 def _needed(claim: NodeClaim) -> str:
     pods = planned_pods(claim)
     amounts = ", ".join(f"{name} {format_quantity(name, amount)}" for name, amount in sorted(_requests(claim).items()))
-    what = plural(len(pods), "pod") if pods else "a node"
+    needed = plural(len(pods), "pod") if pods else "a node"
     if expected := claim.metadata.annotations.get(names.EXPECTED_PODS):
-        what += f" and room for {expected} more that are expected,"
-    return f"{what} with requests of {amounts or 'nothing'}"
+        needed += f" and room for {expected} more that are expected,"
+    return f"{needed} with requests of {amounts or 'nothing'}"
 
 
 def _choice(claim: NodeClaim) -> str:

@@ -4,9 +4,9 @@ A service that is scaled out over hours gets its pods one by one. A node for eac
 DaemonSets again, and consolidation replaces them later, which moves pods. EC2 asks about as much for two small nodes as
 for one of twice their size, so one node that is filled within the hour costs less than several that are full at once.
 
-What is expected is what came: as many pods of each workload as it has got more over the last hour. Not
-expected are pods of workloads that jumped (a burst says nothing about the next one) or are being updated, of Jobs, and
-those that ask for extended resources: GPUs without pods cost too much.
+What is expected is what came: as many pods of each workload as it has got more over the last hour. Not expected are
+pods of workloads that jumped (a burst says nothing about the next one) or are being updated, of Jobs, and those that
+ask for extended resources: GPUs without pods cost too much.
 
 Expected pods are pods of the decision alone. They get no node of their own, take no room from pods that exist, and a
 decision that would leave one of these without a node is made without them. What has been seen is remembered by the
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.api.kubernetes import Affinity, Pod, PodSpec
@@ -30,7 +31,7 @@ from shared.provisioning.round import Feature
 from shared.scheduling.buffers.chunks import SEPARATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from shared.disruption.workloads import CurrentWorkloads
@@ -42,7 +43,7 @@ WINDOW = timedelta(hours=1)
 _LEAST, _MOST = 0.5, 4.0
 """Growth that was seen over less or more, in windows, says nothing about the next one."""
 _STEP = WINDOW / 12
-"""How long after an observation the next one is remembered, so that there are few."""
+"""How long after an observation the next one is made, so that there are few."""
 _JUMP = 0.25
 """A workload that grew by a greater share in a window is not expected to go on."""
 _MOST_EXPECTED = 0.1
@@ -60,18 +61,26 @@ class _Observation(Struct):
 
 
 class GrowthHistory:
-    """How many pods each workload had, as one process saw it."""
+    """How many pods each workload had, as one process saw it, and what follows for the next window."""
 
     def __init__(self) -> None:
         """Nothing was seen yet."""
         self._observations: deque[_Observation] = deque()
+        self._expected: dict[str, int] = {}
 
-    def expected(self, current: CurrentWorkloads, *, now: datetime) -> dict[str, int]:
-        """How many more pods of each workload are expected over the next window; what is current is remembered."""
+    def expected(self, current: Callable[[], CurrentWorkloads], *, now: datetime) -> dict[str, int]:
+        """How many more pods of each workload are expected over the next window.
+
+        Counting the pods of a large cluster takes time, so that is done once in a while.
+        """
+        if not self._observations or now - self._observations[-1].at >= _STEP:
+            self._expected = self._observe(current(), now)
+        return self._expected
+
+    def _observe(self, current: CurrentWorkloads, now: datetime) -> dict[str, int]:
         seen = self._observations
         pods = {name: workload.pods for name, workload in current.workloads.items()}
-        if not seen or now - seen[-1].at >= _STEP:
-            seen.append(_Observation(now, pods))
+        seen.append(_Observation(now, pods))
         while len(seen) > 1 and now - seen[1].at >= WINDOW:
             seen.popleft()
         windows = (now - seen[0].at) / WINDOW
@@ -105,6 +114,8 @@ def expected_pods(snapshot: Snapshot, expected: Mapping[str, int]) -> tuple[Pod,
     """The pods that stand for so many more of each workload: like one of its pods, without rules about other pods."""
     examples: dict[str, Pod] = {}
     for pod in snapshot.pods if expected else ():
+        if len(examples) == len(expected):
+            break
         if not is_daemon(pod) and (name := workload_of(pod)) in expected:
             examples.setdefault(name, pod)
     return tuple(
@@ -151,7 +162,7 @@ class ExpectedGrowth(Feature, kw_only=True):
 
     def before(self, round_: Round) -> Round:
         """The round with the pods that are expected."""
-        expected = self.history.expected(current_workloads(round_.snapshot), now=round_.now)
+        expected = self.history.expected(partial(current_workloads, round_.snapshot), now=round_.now)
         pods = expected_pods(round_.snapshot, expected)
         return with_fields(round_, snapshot=with_fields(round_.snapshot, growth=pods)) if pods else round_
 

@@ -45,8 +45,8 @@ def expected(
 ) -> dict[str, int]:
     """What is expected by a process that saw these numbers of pods, so much later."""
     history = GrowthHistory()
-    assert history.expected(current(before), now=NOW) == {}
-    return history.expected(current(after, changing=changing), now=NOW + windows * WINDOW)
+    assert history.expected(lambda: current(before), now=NOW) == {}
+    return history.expected(lambda: current(after, changing=changing), now=NOW + windows * WINDOW)
 
 
 # --- how many pods are expected ---
@@ -63,10 +63,24 @@ def test_growth_of_another_time_counts_in_proportion_unless_it_says_little(
     assert expected({WEB: 100}, {WEB: 104}, windows=windows) == pods
 
 
+def test_pods_are_counted_once_in_five_minutes() -> None:
+    history, counted = GrowthHistory(), []
+
+    def count() -> CurrentWorkloads:
+        counted.append(NOW)
+        return current({WEB: 200 + len(counted)})
+
+    results = [history.expected(count, now=NOW + step * WINDOW / 60) for step in range(61)]
+    assert len(counted) == 13
+    assert results[-1] == {WEB: 12}
+    assert results[34] == results[30]
+
+
 def test_what_came_long_ago_is_forgotten() -> None:
     history = GrowthHistory()
     for step, pods in enumerate((40, 44, 48, 48, 48)):
-        last = history.expected(current({WEB: pods}), now=NOW + step * WINDOW / 2)
+        counted = current({WEB: pods})
+        last = history.expected(lambda counted=counted: counted, now=NOW + step * WINDOW / 2)
     assert last == {}
 
 
