@@ -12,7 +12,7 @@ README, WHY, RESULTS = ((CHECKOUT / path).read_text() for path in ("README.md", 
 
 
 def measured(load: str, figure: str) -> tuple[int, int]:
-    """The least and the most of a month's seeds, in percent of Karpenter's rules."""
+    """The least and the most of a week's seeds, in percent of Karpenter's rules."""
     (row,) = re.findall(
         rf"^\| {load}: {figure}, relative to Karpenter's rules \|[^|]*\|([^|]*)\|", RESULTS, re.MULTILINE
     )
@@ -23,16 +23,16 @@ def measured(load: str, figure: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize(("load", "stated"), [("services", "services"), ("batch", "batch"), ("gpus", "GPUs")])
 def test_the_readme_has_the_figures_of_each_load(load: str, stated: str) -> None:
-    (row,) = re.findall(rf"^\| a month of {stated}\b[^|]*\|([^|]*)\|$", README, re.MULTILINE)
+    (row,) = re.findall(rf"^\| a week of {stated}\b[^|]*\|([^|]*)\|$", README, re.MULTILINE)
     dollars, moved = measured(load, "dollars"), measured(load, "voluntarily moved pods")
     assert row.strip() == "{}-{} % of the dollars, {}-{} % of the moved pods".format(*dollars, *moved)
 
 
 def test_packing_is_called_cheaper_only_where_it_is() -> None:
     without_gpus = [share for load in ("services", "batch") for share in measured(load, "dollars")]
-    assert min(without_gpus) > 100, "the pages below may say that Tenon is cheaper"
-    assert "1 to 5 %" in WHY
-    assert (min(without_gpus) - 100, max(without_gpus) - 100) == (1, 5)
+    assert min(without_gpus) >= 100, "the pages below may say that Tenon is cheaper"
+    assert WHY.count("up to 2 %") == 2
+    assert max(without_gpus) - 100 == 2
     for page in (README, WHY):
         assert "cheaper packing" not in page
 
