@@ -74,8 +74,8 @@ class TenonRules:
     def place(self, cluster: SimulatedCluster, pods: Sequence[SimulatedPod]) -> Placement:
         """The scheduler's decision; nodes that are ready are left out, as kube-scheduler found no room on them.
 
-        Their pods count for spread constraints, and expected pods find room on them, so with such pods no node is left
-        out.
+        Their pods count for spread constraints, so with such pods no node is left out; nor with expected pods, as
+        functions plan with all nodes.
         """
         expected = self._expected(cluster)
         all_nodes = bool(expected) or any(p.trace.zone_spread for p in pods)

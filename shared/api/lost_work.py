@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from shared.api import labels as names
-from shared.api.duration import DurationError, parse_duration
+from shared.api.duration import duration_or_none
 from shared.api.meta import condition
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def lost_work(pod: Pod, of_pool: Mapping[str, str]) -> timedelta:
     datetime.timedelta(seconds=7200)
     """
     for where in (pod.metadata.annotations, of_pool):
-        stated = _read(where.get(names.LOST_WORK, ""))
+        stated = _read(where.get(names.LOST_WORK))
         if stated is not None:
             return stated
     return max(DEFAULT_LOST_WORK, start_up_time(pod))
@@ -56,9 +56,6 @@ def lost_work_problem(annotations: Mapping[str, str]) -> str:
     return f'annotation {names.LOST_WORK}: "{text}" has no effect: it must be a duration from "0s" to "24h"'
 
 
-def _read(text: str) -> timedelta | None:
-    try:
-        duration = parse_duration(text)
-    except DurationError:
-        return None
+def _read(text: str | None) -> timedelta | None:
+    duration = duration_or_none(text)
     return duration if duration is not None and timedelta() <= duration <= MAX_LOST_WORK else None

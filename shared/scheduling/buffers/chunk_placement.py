@@ -82,7 +82,7 @@ def _pods_first(state_nodes: StateNodes) -> StateNodes:
 
 
 def _without_room(state_nodes: StateNodes) -> StateNodes:
-    """The nodes, initialized ones without room: it is for pods that come as kube-scheduler spreads them."""
+    """The nodes, initialized ones without room, so that expected pods are planned on nodes that are on their way."""
     nodes = (with_fields(node, available={}) if node.initialized else node for node in state_nodes.nodes)
     return with_fields(state_nodes, nodes=tuple(nodes))
 
