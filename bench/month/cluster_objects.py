@@ -153,7 +153,10 @@ def _node_objects(catalog: Catalog, node: SimulatedNode) -> tuple[NodeClaim, Nod
             uid=node.name,
             labels=labels,
             creation_timestamp=created,
-            annotations={names.REPLACES: "earlier"} if node.is_replacement else {},
+            annotations={
+                **({names.REPLACES: "earlier"} if node.is_replacement else {}),
+                **({names.EXPECTED_PODS: str(node.expected)} if node.expected else {}),
+            },
         ),
         spec=NodeClaimSpec(expire_after="Never", taints=taints),
         status=NodeClaimStatus(

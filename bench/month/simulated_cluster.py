@@ -243,6 +243,7 @@ class SimulatedCluster:
             price=offerings.price_of(launch.instance_type, launch.zone, launch.capacity_type),
             launched=self.now + LAUNCH,
             is_replacement=is_replacement,
+            expected=launch.expected,
             is_reserved=is_replacement,
         )
         self.nodes[node.name] = self._row_nodes[row] = node

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class Launch(Struct):
-    """A node to launch, and the names of the pods that it is for."""
+    """A node to launch, the names of the pods that it is for, and for how many expected pods it has room."""
 
     instance_type: str
     zone: str
     capacity_type: str
     pool: str
     pods: tuple[str, ...]
+    expected: int = 0
 
 
 class Command(Struct):
@@ -78,6 +79,7 @@ class SimulatedNode(MutableStruct):
     price: float
     launched: int
     is_replacement: bool
+    expected: int = 0
     is_reserved: bool = False
     is_ready: bool = False
     is_leaving: bool = False

@@ -186,7 +186,7 @@ def _name(key: str) -> str:
 def _launch(planned: PlannedNodeClaim) -> Launch:
     best = planned.cheapest
     pods = tuple(_name(key) for key in planned.pods)
-    return Launch(best.instance_type, best.zone, best.capacity_type, planned.node_pool, pods)
+    return Launch(best.instance_type, best.zone, best.capacity_type, planned.node_pool, pods, planned.expected)
 
 
 def _command(command: DisruptionCommand) -> Command:

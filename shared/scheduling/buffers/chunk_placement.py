@@ -9,14 +9,16 @@
 Nodes with pods come first, so that the nodes that are kept for chunks alone are few, and the same in each decision.
 
 Where there are no chunks, pods that are expected, but don't exist yet, are planned like them. They only make the nodes
-larger that are launched for pods: none is launched for them alone. What is free on existing nodes isn't counted: that
-was not enough for the pods that are pending, and counting it cost more (``bench.month``).
+larger that are launched for pods: none is launched for them alone. What is free on nodes that were launched with room
+for expected pods is theirs first, so that it isn't bought again by each decision. What is free on other nodes isn't
+counted: that was not enough for the pods that are pending, and counting it cost more (``bench.month``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api import labels as names
 from shared.api.pods import is_daemon, is_mirror
 from shared.base.struct import with_fields
 from shared.scheduling.buffers.chunks import chunk_pods
@@ -49,7 +51,7 @@ def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: S
     by_key = {pod.key: pod for pod in pods}
     pods_by_node = {name: [by_key[key] for key in keys] for name, keys in alone.existing_nodes.items()}
     nodes = with_pods(state_nodes, pods_by_node)
-    nodes = _pods_first(nodes) if chunks else _without_room(nodes)
+    nodes = _pods_first(nodes) if chunks else _with_bought_room(nodes, snapshot)
     on_new_nodes = [by_key[key] for claim in alone.node_claims for key in claim.pods]
     if len(on_new_nodes) <= _MOST_PODS_TOGETHER:
         together = plan(nodes, [*on_new_nodes, *chunks.values(), *expected.values()])
@@ -81,9 +83,13 @@ def _pods_first(state_nodes: StateNodes) -> StateNodes:
     return with_fields(state_nodes, nodes=tuple(nodes), columns={}, masks={})
 
 
-def _without_room(state_nodes: StateNodes) -> StateNodes:
-    """The nodes, initialized ones without room, so that expected pods are planned on nodes that are on their way."""
-    nodes = (with_fields(node, available={}) if node.initialized else node for node in state_nodes.nodes)
+def _with_bought_room(state_nodes: StateNodes, snapshot: Snapshot) -> StateNodes:
+    """The nodes; of initialized ones only those that were launched with room for expected pods have any."""
+    roomy = {c.node_or_own_name for c in snapshot.node_claims if names.EXPECTED_PODS in c.metadata.annotations}
+    nodes = (
+        with_fields(node, available={}) if node.initialized and node.name not in roomy else node
+        for node in state_nodes.nodes
+    )
     return with_fields(state_nodes, nodes=tuple(nodes))
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
+from shared.api import labels as names
 from shared.api.kubernetes import Pod
 from shared.api.meta import ObjectMeta
 from shared.base.struct import with_fields
@@ -47,6 +50,26 @@ def test_no_node_is_launched_for_expected_pods_alone(clusters: ModuleType) -> No
     running = clusters.node("n1", cpu=4)
     decision = decided(clusters, running, pending=1, expected=9)
     assert (decision.new_node_claims, decision.existing_nodes) == ((), {"n1": ("default/web-0000",)})
+
+
+@pytest.mark.parametrize(("annotations", "bought"), [({names.EXPECTED_PODS: "3"}, SMALL), ({}, LARGE)])
+def test_room_that_was_bought_for_expected_pods_is_not_bought_again(
+    clusters: ModuleType, annotations: dict[str, str], bought: str
+) -> None:
+    running = clusters.node("n1", labels={names.REGISTERED: "true", names.INITIALIZED: "true"})
+    running["spec"]["providerID"] = "aws:///z-a/i-1"
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "c1", "annotations": annotations},
+        "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}},
+        "status": {"nodeName": "n1", "providerID": running["spec"]["providerID"]},
+    }
+    elsewhere = clusters.pods("job", 1, cpu="900m", memory="1Gi", nodeSelector={"team": "batch"})
+    pool = clusters.pool("batch", labels={"team": "batch"})
+    decision = decided(clusters, running, claim, pool, *elsewhere, pending=1, expected=3)
+    assert decision.existing_nodes == {"n1": ("default/web-0000",)}
+    assert [c.cheapest.instance_type for c in decision.new_node_claims] == [bought]
 
 
 def test_no_pod_loses_its_node_at_a_limit(clusters: ModuleType) -> None:
