@@ -12,6 +12,15 @@ LONGEST_WAIT = timedelta(seconds=30)
 (``shared/termination/requeue.py``)."""
 
 
+LEASE = timedelta(seconds=15)
+"""For how long a function that died keeps the lease that others wait for."""
+
+
+def lease_delay() -> timedelta:
+    """How much later a reconcile follows one that died, where several functions run at once."""
+    return timedelta() if hostility.of_environment() is None else LEASE
+
+
 def shutdown_delay() -> timedelta:
     """How much later a drained node is deleted.
 
