@@ -117,6 +117,10 @@ class LambdaFunctions:
         """The caches (``Runtime.cache``) of the function's invocations that wait."""
         return self._long.caches(self.named(function).name)
 
+    def discard_environments(self) -> None:
+        """End the execution environments that wait, as Lambda does at any time: what they keep is lost."""
+        self._idle.clear()
+
     def observe(self, observer: Callable[[Invocation], None]) -> None:
         """Notify the observer of every later invocation when it ends, in its thread."""
         self._observers.append(observer)
@@ -141,17 +145,16 @@ class LambdaFunctions:
     def is_throttled(self, function: str) -> bool:
         """Whether the function's invocations take its whole reserved concurrency."""
         name = self.named(function).name
-        reserved = self._functions[name].reserved_concurrency
         with self._lock:
-            return reserved is not None and self._running[name] + self._long.count(name) >= reserved
+            return self._is_held_back(name, self._running[name])
 
     def _take_environment(self, name: str) -> _ExecutionEnvironment:
         return self._idle[name].pop() if self._idle[name] else _ExecutionEnvironment(warm=dict(self._shared_cache))
 
-    def _is_held_back(self, name: str) -> bool:
-        """Whether invocations that wait take the whole reserved concurrency."""
+    def _is_held_back(self, name: str, running: int = 0) -> bool:
+        """Whether invocations that wait, and that many running ones, take the whole reserved concurrency."""
         reserved = self._functions[name].reserved_concurrency
-        return reserved is not None and self._long.count(name) >= reserved
+        return reserved is not None and running + self._long.count(name) >= reserved
 
     def start(
         self,
@@ -295,14 +298,7 @@ class LambdaFunctions:
         with self._clock.own_time() if self._clock else contextlib.nullcontext():
             self._run(*arguments)
 
-    def _run(
-        self,
-        name: str,
-        event: Any,
-        trigger: str,
-        done: Callable[[Invocation], None],
-        lineage: Lineage,
-    ) -> None:
+    def _run(self, name: str, event: Any, trigger: str, done: Callable[[Invocation], None], lineage: Lineage) -> None:
         with self._lock:
             environment = self._take_environment(name)
         try:

@@ -49,6 +49,23 @@ class Use(WireStruct, array_like=True):
     held: int = 0
 
 
+class FailedLaunch(WireStruct, array_like=True):
+    """A launch of a NodePool that a period counts, and that got no instance."""
+
+    period: int
+    pool: str
+    usd: float
+
+    @classmethod
+    def of(cls, claim: NodeClaim, *, now: datetime) -> FailedLaunch:
+        """That of a NodeClaim of a decision that was made ``now``."""
+        return cls(_period(now), claim.metadata.labels.get(names.NODEPOOL, _ALL), planned_price(claim))
+
+    def is_recent(self, now: datetime) -> bool:
+        """Whether the last hour still counts it."""
+        return _period(now) - _PERIODS <= self.period
+
+
 LastHour = dict[int, dict[str, Use]]
 """What each NodePool had, by period (since 1970) and name."""
 
@@ -132,6 +149,8 @@ class HourlyUse:
         self._now = _period(now)
         self._last_hour = {period: dict(by_pool) for period, by_pool in last_hour.items()}
         self._changed = False
+        self.knows_failures = False
+        """Whether the launches that got no instance were given back already."""
         self._limits = _limits(pools)
         self._scopes: defaultdict[str, _Scope] = defaultdict(_Scope)
         for claim in claims:
@@ -164,19 +183,17 @@ class HourlyUse:
         self._scopes[pool].held += 1
         self._record(pool, Use(held=1))
 
-    def give_back(self, claim: NodeClaim) -> None:
-        """Count no longer a NodeClaim that was counted and got no instance."""
-        pool, usd = claim.metadata.labels.get(names.NODEPOOL, _ALL), planned_price(claim)
-        for by_period in sorted(self._last_hour, reverse=True):
-            use = self._last_hour[by_period].get(pool, Use())
-            if use.launches > 0:
-                given_back = with_fields(use, launches=use.launches - 1, usd=max(0.0, use.usd - usd))
-                self._last_hour[by_period][pool] = given_back
-                self._changed = True
-                for scope in (pool, _ALL):
-                    used = self._scopes[scope]
-                    used.launches, used.usd = max(0, used.launches - 1), max(0.0, used.usd - usd)
-                return
+    def give_back(self, failed: FailedLaunch) -> None:
+        """Count a launch no longer that was counted and got no instance."""
+        use = self._last_hour.get(failed.period, {}).get(failed.pool, Use())
+        if use.launches <= 0:
+            return
+        given_back = with_fields(use, launches=use.launches - 1, usd=max(0.0, use.usd - failed.usd))
+        self._last_hour[failed.period][failed.pool] = given_back
+        self._changed = True
+        for scope in (failed.pool, _ALL):
+            used = self._scopes[scope]
+            used.launches, used.usd = max(0, used.launches - 1), max(0.0, used.usd - failed.usd)
 
     # --- removals ---
 

@@ -30,7 +30,7 @@ from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price
 from shared.launch.ec2_cloud_provider import EC2CloudProvider
-from shared.provisioning.features.doors import FEATURES
+from shared.provisioning.features.doors import FEATURES, remember_failed_launches
 from shared.provisioning.launch_records import (
     ProvisioningReport,
     nominated_claims,
@@ -129,8 +129,7 @@ class Provisioner(Struct, kw_only=True):
             claims = (*round_.unlaunched, *round_.created)
             results = launcher.launch(claims, round_.resolved_pools, round_.snapshot.node_classes)
             record_nominations(round_, results, self.recorder)
-            if names.LAST_HOUR in round_.lease_annotations:
-                provisioning.not_launched.extend(deleted_claims(claims, results))
+            remember_failed_launches(provisioning, round_, deleted_claims(claims, results))
             provisioning.unusable_standbys.update(r.claim_name for r in results if isinstance(r, LaunchFailure))
             report.add_round(round_, results, now=self.clock())
             record_launches(
@@ -159,7 +158,6 @@ class Provisioner(Struct, kw_only=True):
             by=self.by,
             logger=self.logger,
             clock=self.clock,
-            not_launched=runtime.cached(f"{self.by}:not-launched", list),
         )
 
 

@@ -110,8 +110,6 @@ class Provisioning(Struct, kw_only=True):
     by: str
     logger: Logger
     clock: Callable[[], datetime]
-    not_launched: list[NodeClaim] = []
-    """NodeClaims that the last hour counts, and that got no instance and were deleted, by rounds of this process."""
     unusable_standbys: set[str] = set()
     """The NodeClaims of standby nodes that couldn't be started in this run."""
 

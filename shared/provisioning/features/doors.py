@@ -27,8 +27,9 @@ from shared.api.pods import waited
 from shared.provisioning.round import SETTLING_SECONDS, LaunchOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from shared.api.nodeclaim import NodeClaim
     from shared.provisioning.round import Feature, Provisioning, Round
 
 FEW_NODES = 100
@@ -52,6 +53,15 @@ def _hourly_limits(provisioning: Provisioning, round_: Round) -> Feature | None:
     from shared.provisioning.features.hourly_limits import hourly_limits
 
     return hourly_limits(provisioning, round_)
+
+
+def remember_failed_launches(provisioning: Provisioning, round_: Round, claims: Sequence[NodeClaim]) -> None:
+    """Remember the NodeClaims that got no instance, if the round has counted them in the last hour."""
+    if not claims or names.LAST_HOUR not in round_.lease_annotations:
+        return
+    from shared.provisioning.features import failed_launches
+
+    failed_launches.remember(provisioning, claims, now=round_.now)
 
 
 def _zonal_shift(provisioning: Provisioning, round_: Round) -> Feature | None:

@@ -14,6 +14,7 @@ from shared.api import labels as names
 from shared.api.hourly_limits import HOUR, HourlyUse, read_last_hour
 from shared.api.nodepool import node_group_of
 from shared.base.struct import with_fields
+from shared.provisioning.features import failed_launches
 from shared.provisioning.nodeclaim_creation import one_on_trial
 from shared.provisioning.round import Feature
 from shared.scheduling.decision import UnschedulableReason
@@ -48,7 +49,7 @@ class HourlyLimits(Feature, kw_only=True):
             if node_group_of(pool):
                 kept.append(claim)
                 continue
-            problem = self.hour.launch_problem(pool, price)
+            problem = self._launch_problem(pool, price)
             if problem and self.moving.isdisjoint(claim.pods):
                 self.problems[pool] = problem
                 self.hour.count_held(pool)
@@ -56,6 +57,16 @@ class HourlyLimits(Feature, kw_only=True):
             self.hour.count_launch(pool, price)
             kept.append(claim)
         return tuple(kept)
+
+    def _launch_problem(self, pool: str, price: float) -> str:
+        """Why the launch is held back, if it is so without the launches that got no instance."""
+        problem = self.hour.launch_problem(pool, price)
+        if not problem or self.hour.knows_failures:
+            return problem
+        self.hour.knows_failures = True
+        for failed in failed_launches.take(self.provisioning):
+            self.hour.give_back(failed)
+        return self.hour.launch_problem(pool, price)
 
     def after(self, round_: Round) -> Round:
         """The round without the launches that are held back, with what is to be written of the hour."""
@@ -70,11 +81,6 @@ class HourlyLimits(Feature, kw_only=True):
             missing_replicas={**round_.missing_replicas, **missing},
             lease_annotations=self.hour.changes(),
         )
-
-    def write(self, round_: Round) -> Round:
-        """The same round; what was given back is written now."""
-        self.provisioning.not_launched.clear()
-        return round_
 
     def _without_held(
         self, decision: Decision, tried: Sequence[PlannedNodeClaim], allowed: Sequence[PlannedNodeClaim]
@@ -109,8 +115,6 @@ def hourly_limits(provisioning: Provisioning, round_: Round) -> HourlyLimits:
     snapshot = round_.snapshot
     last_hour = read_last_hour(round_.lease.annotations, now=round_.now)
     hour = HourlyUse(last_hour, snapshot.node_pools, snapshot.node_claims, now=round_.now)
-    for claim in provisioning.not_launched:
-        hour.give_back(claim)
     older = {n.metadata.name for n in snapshot.nodes if _is_older(n, round_.now) and n.metadata.name in round_.leaving}
     moving = frozenset(p.key for p in snapshot.pods if p.spec.node_name in older)
     return HourlyLimits(provisioning=provisioning, hour=hour, moving=moving, problems={})

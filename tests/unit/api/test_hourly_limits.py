@@ -13,6 +13,7 @@ from shared.api.hourly_limits import (
     BASE_LAUNCHES,
     BASE_REMOVALS,
     BASE_REMOVALS_OF_ALL,
+    FailedLaunch,
     HourlyUse,
     LastHour,
     read_hourly_limits,
@@ -114,8 +115,17 @@ def test_what_got_no_instance_is_given_back() -> None:
     use = HourlyUse({}, [pool("a", "launches=5")], (), now=NOW)
     assert launched(use) == 5
     for claim in claims(2):
-        use.give_back(claim)
+        use.give_back(FailedLaunch.of(claim, now=NOW))
     assert launched(use) == 2
+
+
+def test_what_an_earlier_hour_had_is_not_given_back_to_this_one() -> None:
+    use = HourlyUse({}, [pool("a", "launches=5")], (), now=NOW)
+    assert launched(use) == 5
+    failed = FailedLaunch.of(claims(1)[0], now=NOW - timedelta(hours=2))
+    assert not failed.is_recent(NOW)
+    use.give_back(failed)
+    assert launched(use) == 0
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"x":{}}', '{"5":{"a":["many"]}}', '{"5":[]}', "0" * 10_000])
