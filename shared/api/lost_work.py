@@ -49,11 +49,11 @@ def start_up_time(pod: Pod) -> timedelta:
 
 
 def lost_work_problem(annotations: Mapping[str, str]) -> str:
-    """Why the annotation has no effect; "" if it has one, or isn't there."""
+    """What is wrong with the annotation; "" if nothing is, or it isn't there."""
     text = annotations.get(names.LOST_WORK)
     if text is None or _read(text) is not None:
         return ""
-    return f'annotation {names.LOST_WORK}: "{text}" has no effect: it must be a duration from "0s" to "24h"'
+    return f'"{text}" must be a duration from "0s" to "24h"'
 
 
 def _read(text: str | None) -> timedelta | None:

@@ -40,7 +40,7 @@ def validate_node_pool(pool: NodePool) -> Iterator[str]:
     yield from fields.within("spec.replicas", spec.replicas, 0)
     if names.CLUSTER_LIMITS in pool.metadata.annotations:
         yield from cluster_limits(pool.metadata.annotations[names.CLUSTER_LIMITS])
-    if problem := lost_work_problem(pool.metadata.annotations):
+    if names.LOST_WORK in pool.metadata.annotations and (problem := lost_work_problem(pool.metadata.annotations)):
         yield f"metadata.annotations[{names.LOST_WORK}]: {problem}"
     if names.EXPECTED_GROWTH in pool.metadata.annotations:
         value = pool.metadata.annotations[names.EXPECTED_GROWTH]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shared.api import labels as names
 from shared.api.lost_work import lost_work_problem
 from shared.api.meta import EventReason
 from shared.api.spot_share import spot_share_problem
@@ -24,7 +25,9 @@ class PodAnnotations(Feature, kw_only=True):
         for pod in round_.snapshot.pods:
             if pod.spec.node_name:
                 continue
-            for problem in (spot_share_problem(pod), lost_work_problem(pod.metadata.annotations)):
+            lost_work = lost_work_problem(pod.metadata.annotations)
+            of_lost_work = lost_work and f"annotation {names.LOST_WORK} has no effect: {lost_work}"
+            for problem in (spot_share_problem(pod), of_lost_work):
                 if problem:
                     self.recorder.record(pod.ref, "Warning", EventReason("InvalidAnnotation"), problem)
         return round_
