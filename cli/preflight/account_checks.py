@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 from cli.preflight.finding import Finding, failed, passed
 from infra import assembly, function_sizes, installation
 from infra.cluster import resource_names
+from infra.cluster.kubernetes import cluster_manifests
 from infra.options.stack_options import OptionError
 from infra.template_limits import LimitError
 from shared.api import labels
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 AUTHENTICATION, TEMPLATE, CONCURRENCY = "authentication mode", "names and template", "concurrency quota"
-EVENT_RULES = "event rules"
+EVENT_RULES, EVENT_BUSES = "event rules", "event buses"
 EBS_KEY, SPOT_ROLE = "default EBS key", "spot role"
 SPOT_ROLE_NAME = "AWSServiceRoleForEC2Spot"
 _AWS_MANAGED_KEY = "alias/aws/ebs"
@@ -37,6 +38,8 @@ _RULES_QUOTA = "Number of rules"
 _DEFAULT_RULES, _RULES_IN_SMALL_REGIONS = 300, 100
 _SMALL_REGIONS = frozenset({"af-south-1", "eu-south-1"})
 """Of a bus, where Service Quotas doesn't tell (docs.aws.amazon.com/eventbridge/latest/userguide/eb-quota.html)."""
+_BUSES_QUOTA, _DEFAULT_BUSES = "Event buses", 100
+"""Of an account in a Region (the same page)."""
 _GRANT_OPERATIONS = (
     "Encrypt Decrypt ReEncryptFrom ReEncryptTo GenerateDataKey GenerateDataKeyWithoutPlaintext DescribeKey CreateGrant"
 )
@@ -99,7 +102,8 @@ def event_rules(cluster: str, *, region: str, issuer: str, client: Callable[[str
     own = resource_names.rule_prefix(cluster)
     pages = client("events").get_paginator("list_rules").paginate()
     existing = sum(not str(rule["Name"]).startswith(own) for page in pages for rule in page["Rules"])
-    needed, quota = _rules_on_the_default_bus(folder), _rules_quota(client("service-quotas"), region)
+    most = _RULES_IN_SMALL_REGIONS if region in _SMALL_REGIONS else _DEFAULT_RULES
+    needed, quota = _rules_on_the_default_bus(folder), _quota(client("service-quotas"), _RULES_QUOTA, most)
     if existing + needed > quota:
         yield failed(
             EVENT_RULES,
@@ -111,17 +115,36 @@ def event_rules(cluster: str, *, region: str, issuer: str, client: Callable[[str
         yield passed(EVENT_RULES, f"{needed} more next to {existing} others, of {quota}")
 
 
+def event_buses(cluster: str, *, region: str, client: Callable[[str], Any]) -> Iterator[Finding]:
+    """Whether the account may have the cluster's event bus."""
+    own, events = cluster_manifests.bus_name(cluster), client("events")
+    answer = events.list_event_buses()
+    buses = answer["EventBuses"]
+    while token := answer.get("NextToken"):
+        answer = events.list_event_buses(NextToken=token)
+        buses += answer["EventBuses"]
+    taken = sum(bus["Name"] != own for bus in buses)
+    quota = _quota(client("service-quotas"), _BUSES_QUOTA, _DEFAULT_BUSES)
+    if taken + 1 > quota:
+        yield failed(
+            EVENT_BUSES,
+            f"{taken} of the {quota} event buses of {region} are taken, and each cluster has one of its own",
+            f'request a higher quota "{_BUSES_QUOTA}" of EventBridge in Service Quotas',
+        )
+    else:
+        yield passed(EVENT_BUSES, f"{taken} of {quota} are taken")
+
+
 def _rules_on_the_default_bus(folder: Path) -> int:
     templates = [json.loads(path.read_text()) for path in folder.glob("*.template.json")]
     resources = [resource for template in templates for resource in template["Resources"].values()]
     return sum(r["Type"] == "AWS::Events::Rule" and "EventBusName" not in r["Properties"] for r in resources)
 
 
-def _rules_quota(quotas: UntypedClient, region: str) -> int:
+def _quota(quotas: UntypedClient, name: str, default: int) -> int:
+    """The quota of EventBridge, or what AWS's documentation says where Service Quotas doesn't tell."""
     pages = quotas.get_paginator("list_service_quotas").paginate(ServiceCode="events")
-    values = [int(q["Value"]) for page in pages for q in page["Quotas"] if q["QuotaName"] == _RULES_QUOTA]
-    default = _RULES_IN_SMALL_REGIONS if region in _SMALL_REGIONS else _DEFAULT_RULES
-    return next(iter(values), default)
+    return next((int(q["Value"]) for page in pages for q in page["Quotas"] if q["QuotaName"] == name), default)
 
 
 def _stack_cluster(cloudformation: UntypedClient, name: str) -> str:

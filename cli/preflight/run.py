@@ -95,6 +95,7 @@ def _account_checks(
             account_checks.EVENT_RULES,
             lambda: account_checks.event_rules(name, region=region, issuer=issuer, client=client),
         ),
+        (account_checks.EVENT_BUSES, lambda: account_checks.event_buses(name, region=region, client=client)),
         (account_checks.CONCURRENCY, lambda: account_checks.concurrency(client, has_webhook=relay == "webhook")),
         (account_checks.EBS_KEY, lambda: account_checks.ebs_key(client, partition=partition, account=account)),
         (account_checks.SPOT_ROLE, lambda: account_checks.spot_role(client)),

@@ -16,6 +16,7 @@ class AccountSettings(MutableStruct):
 
     concurrent_executions: int = 1000
     event_rules: int = 300
+    event_buses: int = 100
     ebs_default_kms_key: str = "alias/aws/ebs"
 
     def get_account_settings(self, _: bytes) -> RawResponse:
@@ -28,8 +29,9 @@ class AccountSettings(MutableStruct):
 
     def list_service_quotas(self, _: bytes) -> RawResponse:
         """ListServiceQuotas of EventBridge."""
-        quota = {"QuotaName": "Number of rules", "Value": float(self.event_rules), "Adjustable": True}
-        return 200, {}, json.dumps({"Quotas": [quota]}).encode()
+        quotas = {"Number of rules": self.event_rules, "Event buses": self.event_buses}
+        answer = [{"QuotaName": name, "Value": float(value), "Adjustable": True} for name, value in quotas.items()]
+        return 200, {}, json.dumps({"Quotas": answer}).encode()
 
     def get_ebs_default_kms_key_id(self, _: bytes) -> RawResponse:
         """EC2's GetEbsDefaultKmsKeyId."""

@@ -174,7 +174,7 @@ def test_a_cluster_that_is_ready_has_a_check_mark_for_every_check(account: Accou
     shown = account.preflight()
     assert shown.code == 0, shown.out
     assert shown.lines[0] == f"{CLUSTER} · ready to deploy"
-    assert len(shown.lines) == 13
+    assert len(shown.lines) == 14
     assert all(line.startswith("  ✓ ") for line in shown.lines[1:])
 
 
@@ -248,6 +248,13 @@ STATES: dict[str, tuple[Callable[[Account], AbstractContextManager[None]], tuple
         "event rules",
         "has 2 other rules, the cluster's are 9, and 10 are allowed",
         'quota "Number of rules" of EventBridge',
+    ),
+    "no-room-for-a-bus": (
+        lambda a: backends.replaced(a.world.aws.settings, "event_buses", 1),
+        (),
+        "event buses",
+        "1 of the 1 event buses of us-east-1 are taken, and each cluster has one of its own",
+        'quota "Event buses" of EventBridge',
     ),
     "quota-of-the-webhook": (
         lambda a: backends.replaced(a.world.aws.settings, "concurrent_executions", 104),
@@ -349,7 +356,7 @@ def test_what_cannot_be_read_is_unknown_and_the_other_checks_still_run(account: 
         "definitions of kinds",
         "relay's nodes",
     ]
-    assert sum(line.startswith("  ✓ ") for line in shown.lines) == 8
+    assert sum(line.startswith("  ✓ ") for line in shown.lines) == 9
 
 
 def test_preflight_changes_nothing(account: Account) -> None:
