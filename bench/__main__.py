@@ -31,6 +31,7 @@ MODULES = (
     "interruptions",
     "bundles",
     "function_resources",
+    "fleet_rate",
     "relay",
     "handovers",
     "endurance",

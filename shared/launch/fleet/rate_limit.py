@@ -4,6 +4,12 @@ CreateFleet has a small token bucket for the whole account (docs/facts/aws.md: a
 ours is empty, no call is made and the work waits in its queue, so retries never multiply calls. When EC2 throttles, no
 function calls for a time that doubles with each throttling and is drawn at random (AWS's full jitter).
 
+Other clusters of the account call too, without knowing of one another. So each throttling halves the rate at which the
+bucket is refilled, and time raises it again: additive increase and multiplicative decrease, by which senders come to
+equal shares of what they share (Chiu and Jain, "Analysis of the Increase and Decrease Algorithms for Congestion
+Avoidance", 1989). One that launches all the time leaves calls to one that launches once an hour
+(``bench/fleet_rate.py``).
+
 While DynamoDB can't be read or written, each process has a bucket of its own, which begins as the shared one was last
 read: a few processes launch at a time, so the account's bucket is not exceeded by much, and EC2's refusals are noted.
 """
@@ -34,6 +40,10 @@ REFILL = 2.0
 
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0
 """Upper bounds, in seconds, of the random backoff: after the first throttling, and after many in a row."""
+MIN_RATE = 1 / 8
+"""Calls a second after many throttlings."""
+RATE_GROWTH = REFILL / 600
+"""Calls a second that each second adds to the rate, so that it is whole again after at most ten minutes."""
 _BACKOFF_RESET_SECONDS = 60.0
 """Throttlings less than this many seconds apart are in a row."""
 
@@ -46,18 +56,23 @@ _MAX_CONFLICTS = 8
 class TokenBucket(Struct):
     """The calls left as of a moment (seconds since the epoch); below zero during a backoff.
 
-    ``throttlings`` is how often EC2 throttled in a row, the last time at ``throttled_at``.
+    ``throttlings`` is how often EC2 throttled in a row, the last time at ``throttled_at``. ``rate`` is how many calls a
+    second it is refilled with at that moment.
     """
 
     tokens: float
     at: float
     throttlings: int = 0
     throttled_at: float = 0.0
+    rate: float = REFILL
 
     def refilled(self, now: float) -> TokenBucket:
         """The bucket at a later moment; a clock that runs behind changes nothing."""
-        tokens = min(BURST, self.tokens + max(0.0, now - self.at) * REFILL)
-        return with_fields(self, tokens=tokens, at=max(now, self.at))
+        seconds = max(0.0, now - self.at)
+        tokens = min(BURST, self.tokens + seconds * self.rate)
+        return with_fields(
+            self, tokens=tokens, at=self.at + seconds, rate=min(REFILL, self.rate + seconds * RATE_GROWTH)
+        )
 
     def take(self, now: float) -> TokenBucket | None:
         """The bucket with one call less, or None if it has none left."""
@@ -65,12 +80,16 @@ class TokenBucket(Struct):
         return with_fields(refilled, tokens=refilled.tokens - 1) if refilled.tokens >= 1 else None
 
     def throttled(self, now: float, *, jitter: float) -> TokenBucket:
-        """The bucket after EC2 throttled a call: empty for ``jitter`` (0 to 1) of a time that doubles each time."""
+        """The bucket after EC2 throttled a call: refilled at half the rate.
+
+        It stays empty for ``jitter`` (0 to 1) of a time that doubles each time.
+        """
         refilled = self.refilled(now)
         in_a_row = refilled.throttlings if now - refilled.throttled_at < _BACKOFF_RESET_SECONDS else 0
         backoff = jitter * min(MAX_BACKOFF, MIN_BACKOFF * 2 ** min(in_a_row, 16))
-        tokens = min(refilled.tokens, 0.0) - backoff * REFILL
-        return with_fields(refilled, tokens=tokens, throttlings=in_a_row + 1, throttled_at=now)
+        rate = max(MIN_RATE, refilled.rate / 2)
+        tokens = min(refilled.tokens, 0.0) - backoff * rate
+        return with_fields(refilled, tokens=tokens, throttlings=in_a_row + 1, throttled_at=now, rate=rate)
 
 
 class RateLimiter:
@@ -147,6 +166,7 @@ class RateLimiter:
             "at": {"N": f"{bucket.at:.6f}"},
             "refusals": {"N": str(bucket.throttlings)},
             "refused_at": {"N": f"{bucket.throttled_at:.6f}"},
+            "rate": {"N": f"{bucket.rate:.6f}"},
             "version": {"N": str(int(version or 0) + 1)},
         }
         try:
@@ -171,7 +191,9 @@ class RateLimiter:
 
 
 def _bucket(item: Mapping[str, AttributeValueTypeDef]) -> TokenBucket:
-    def number(name: str) -> float:
-        return float(item[name]["N"]) if name in item else 0.0
+    def number(name: str, missing: float = 0.0) -> float:
+        return float(item[name]["N"]) if name in item else missing
 
-    return TokenBucket(number("tokens"), number("at"), int(number("refusals")), number("refused_at"))
+    return TokenBucket(
+        number("tokens"), number("at"), int(number("refusals")), number("refused_at"), number("rate", REFILL)
+    )
