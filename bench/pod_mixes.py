@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Raw = dict[str, Any]
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
 _CPU = ("100m", "250m", "500m", "1", "1500m")
 _MEMORY = ("100Mi", "256Mi", "512Mi", "1Gi", "2Gi", "4Gi")
 _LETTERS = "abcdefg"
@@ -109,9 +110,28 @@ def bulk() -> Raw:
     return {"objects": objects, "instanceTypes": types(800)}
 
 
-def nodes() -> Raw:
-    """20,000 pods of the mix and 2,000 existing nodes, half full."""
-    document = mix(20_000)
+def spread() -> Raw:
+    """100 unlike pods in ten Deployments, each spread over zones and over capacity types."""
+    draw = random.Random(100)  # noqa: S311 (the same pods each time)
+    pods = []
+    for i in range(100):
+        labels = {"app": f"app-{i % 10}"}
+        rules = [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": labels},
+            }
+            for key in (ZONE, CAPACITY_TYPE)
+        ]
+        pods.append(pod(f"p{i:03d}", labels, draw.choice(_CPU), draw.choice(_MEMORY), topologySpreadConstraints=rules))
+    return {"objects": [pool(), *pods], "instanceTypes": types(400)}
+
+
+def nodes(pending: int = 20_000) -> Raw:
+    """Pods of the mix and 2,000 existing nodes, half full."""
+    document = mix(pending)
     for n in range(2000):
         name, labels = f"node-{n:04d}", {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
         labels |= {HOST: f"node-{n:04d}", ZONE: f"z-{'abc'[n % 3]}", "karpenter.sh/nodepool": "default"}
@@ -143,6 +163,8 @@ MIXES: dict[str, Callable[[], Raw]] = {
     **{f"mix-{n}": lambda n=n: mix(n) for n in (1, 100, 1000, 5000, 20_000)},  # type: ignore[misc]  # n is bound early
     "bulk": bulk,
     "nodes": nodes,
+    "node-1": lambda: nodes(1),
+    "spread": spread,
     "preferred": preferred,
 }
 

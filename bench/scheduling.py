@@ -50,12 +50,14 @@ class Row(Struct, kw_only=True):
 
 _ROWS = {
     "mix-1": ("mix, 1 pod x 400 types", 0.005),
-    "mix-100": ("mix, 100 pods x 400 types", None),
+    "mix-100": ("mix, 100 pods x 400 types", 0.1),
     "mix-1000": ("mix, 1,000 pods x 400 types", 1.5 / 10),
     "mix-5000": ("mix, 5,000 pods x 400 types", 10 / 30),
     "mix-20000": ("mix, 20,000 pods x 400 types", 32 / 50),
     "bulk": ("50 Deployments x 400 replicas, 800 types", None),
     "nodes": ("mix, 20,000 pods, 2,000 existing nodes", None),
+    "node-1": ("1 pod, 2,000 existing nodes", 0.05),
+    "spread": ("100 pods, spread over zones and capacity types", 0.15),
     "preferred": ("4,000 pods, preferred anti-affinity", 2.0),
 }
 """Title and target in seconds. Targets are Karpenter's times on two cores (1.5, 10, the least of 32-90) divided by 10,

@@ -206,7 +206,7 @@ class _Search:
             for reverse in (False, True)
         ]
         for option_set, filled, worth in fills:
-            pair = self._two(option_set, filled, counts)
+            pair = self._two(option_set, filled, counts, below if best is None else min(below, best.price))
             if pair is not None and (best is None or pair.price < best.price):
                 best = pair
             rate = worth / np.maximum(option_set.price, _TINY)
@@ -265,10 +265,13 @@ class _Search:
                 return Repacking(float(price[at]), (node,))
         return None
 
-    def _two(self, option_set: OptionSet, filled: Ints, counts: Ints) -> Repacking | None:
-        """A filled node and the cheapest for the rest, over all options of the set at once."""
+    def _two(self, option_set: OptionSet, filled: Ints, counts: Ints, below: float) -> Repacking | None:
+        """A filled node and the cheapest for the rest, over all options of the set at once; None if none is below."""
         rest = counts[:, None] - filled
-        total, second, customs = self._second_nodes(option_set, filled, rest)
+        tried = filled.any(0) & rest.any(0)
+        # What the rest costs at least leaves few first nodes to compare with all second ones.
+        tried &= option_set.price + (rest.T @ self._shares).max(1) < below
+        total, second, customs = self._second_nodes(option_set, rest, tried)
         for at in np.argsort(total, kind="stable").tolist():
             if not np.isfinite(total[at]):
                 return None
@@ -282,15 +285,18 @@ class _Search:
                 return Repacking(float(total[at]), nodes)
         return None
 
-    def _second_nodes(self, option_set: OptionSet, filled: Ints, rest: Ints) -> tuple[Floats, Ints, Ints]:
-        """The price of both nodes, the second's launch option and custom labels, by option of the first."""
+    def _second_nodes(self, option_set: OptionSet, rest: Ints, tried: Bools) -> tuple[Floats, Ints, Ints]:
+        """The price of both nodes, the second's launch option and custom labels, by option of the first.
+
+        ``tried``: the options of the first node to look at; the others have no price.
+        """
         total = np.full(len(option_set.options), np.inf)
         second = np.zeros(len(option_set.options), np.int64)
         customs = np.zeros(len(option_set.options), np.int64)
         needed = rest.T @ self._requests
         is_left = rest.T > 0
         by_lots_left: dict[bytes, list[int]] = {}
-        for at in np.flatnonzero(filled.any(0) & is_left.any(1)).tolist():
+        for at in np.flatnonzero(tried).tolist():
             by_lots_left.setdefault(is_left[at].tobytes(), []).append(at)
         for members in by_lots_left.values():
             firsts = np.array(members)
