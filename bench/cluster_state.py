@@ -21,9 +21,10 @@ from datetime import UTC, datetime
 import msgspec
 import urllib3
 
-from bench.stub_api_server import CHANGED, PAGE, PENDING, stub_api_server
+from bench.stub_api_server import CHANGED, PENDING, stub_api_server
 from shared.api.kubernetes import Pod
 from shared.base import runtime
+from shared.cluster.client import MAX_PAGE_SIZE
 from shared.cluster.connect import to_server
 from shared.cluster.listing import Page
 from shared.cluster.snapshot_reader import SnapshotReader
@@ -71,8 +72,8 @@ def _baseline(url: str, authority: str, pods: int) -> float:
     with urllib3.PoolManager(ssl_context=context) as pool, runtime.gc_paused():
         pool.request("GET", f"{url}/api/v1/namespaces")
         started = time.process_time()
-        for number in range(-(-pods // PAGE)):
-            answer = pool.request("GET", f"{url}/api/v1/pods?limit={PAGE}&continue={number or ''}")
+        for start in range(0, pods, MAX_PAGE_SIZE):
+            answer = pool.request("GET", f"{url}/api/v1/pods?limit={MAX_PAGE_SIZE}&continue={start or ''}")
             decoder.decode(answer.data)
         return time.process_time() - started
 

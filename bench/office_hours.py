@@ -26,7 +26,7 @@ from local.aws.lambda_functions import LambdaFunctions
 from local.clock import Clock
 from local.world import Options, World, sample_objects
 from shared.base.struct import MutableStruct
-from shared.cluster import pod_cache
+from shared.cluster import watch
 from shared.cluster.client import Client
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def metered() -> Iterator[Meter]:
             (Interceptor, "__call__", meter.answered),
             (Client, "_send", functools.partial(meter.counted, name="kubernetes")),
             (Clock, "sleep", meter.waited),
-            (pod_cache._Stream, "next", meter.silence),  # noqa: SLF001 (where it waits)
+            (watch.WatchStream, "next", meter.silence),  # where it waits
         ):
             stack.enter_context(replaced(owner, name, wrap(getattr(owner, name))))
         stack.enter_context(replaced(futures, "ThreadPoolExecutor", _InThisThread))

@@ -13,9 +13,10 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from bench.cost_model import FULL_VCPU
-from bench.stub_api_server import PAGE, stub_api_server
+from bench.stub_api_server import stub_api_server
 from bench.stub_aws import run_program, stub_aws
 from infra import function_sizes
+from shared.cluster.client import MAX_PAGE_SIZE, PAGE_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ def run() -> list[dict[str, str]]:
                 "measurement": f"relay, memory, {cluster}",
                 "target": "128 MiB" if pods == CLUSTERS[0][1] else "-",
                 "result": f"{measured['mib']:.0f} MiB",
-                "method": f"the process's peak; pods of 5 KB in pages of {PAGE}",
+                "method": f"the process's peak; pods of 5 KB in pages of {PAGE_SIZE} to {MAX_PAGE_SIZE:,}",
             },
             {
                 "measurement": f"relay, start, {cluster}",

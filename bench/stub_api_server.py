@@ -7,6 +7,7 @@ needs little processor time itself.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -16,14 +17,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from functions.lifecycle.claims.adoption import adopted
 from local.kubernetes.apiserver.certificates import make_identity
+from shared.api import decode, nodeclass, nodepool
 from shared.api import labels as names
+from shared.api.nodeclaim import NodeClaim
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
-PAGE = 500
 PAGE_SECONDS = "TENON_STUB_PAGE_SECONDS"
 """The environment variable with the seconds that a page of a list takes, besides the transfer."""
 PENDING_PODS = "TENON_STUB_PENDING_PODS"
@@ -33,7 +36,11 @@ CHANGED = 50
 PENDING = 100
 """How many pods are pending unless that variable says otherwise."""
 ZONE = "us-east-1a"
+_REPORT_MINUTES = 5
+"""A kubelet reports its node's status this often, if it is as before."""
 _POD_BYTES = 5_000
+_IMAGES = 50
+"""As many images a kubelet reports (``nodeStatusMaxImages``): most of a node's 12 KB."""
 _VERSION = 1_000
 _OTHER_KINDS = 10
 """Resource versions of other kinds' changes, so that a watch of pods never reaches a list's resource version."""
@@ -119,18 +126,42 @@ def node(i: int) -> dict[str, Any]:
             ],
         },
         "spec": {"providerID": f"aws:///{ZONE}/i-{i:017x}"},
-        "status": {"capacity": _SIZE, "allocatable": _SIZE, "conditions": [_READY]},
+        "status": {"capacity": _SIZE, "allocatable": _SIZE, "conditions": [_READY], "images": _images()},
     }
 
 
+def _images() -> list[dict[str, Any]]:
+    repository = "123456789012.dkr.ecr.us-east-1.amazonaws.com/team/service"
+    return [
+        {"names": [f"{repository}-{n}@sha256:{n:064x}", f"{repository}-{n}:v1.{n}"], "sizeBytes": 100_000_000 + n}
+        for n in range(_IMAGES)
+    ]
+
+
+@functools.cache
+def _hashes() -> dict[str, str]:
+    """The annotations of a NodeClaim of the NodePool and node class as they are."""
+    pool = decode.node_pool({"apiVersion": nodepool.API_VERSION, "kind": nodepool.KIND, **_POOL}).value
+    own_class = decode.node_class(
+        {"apiVersion": nodeclass.API_VERSION, "kind": nodeclass.KIND, **node_class("demo")}
+    ).value
+    return dict(adopted(NodeClaim(), pool, own_class).metadata.annotations)
+
+
 def claim(i: int) -> dict[str, Any]:
-    """The node's NodeClaim."""
+    """The node's NodeClaim, with all that functions write to it."""
     done = [
         {"type": t, "status": "True", "reason": t, "lastTransitionTime": _STAMP}
-        for t in ("Launched", "Registered", "Initialized", "Ready")
+        for t in ("Launched", "Registered", "Initialized", "Ready", "Consolidatable")
     ]
     return {
-        "metadata": {"name": f"claim-{i}", "uid": f"claim-{i}", "labels": {names.NODEPOOL: "default"}},
+        "metadata": {
+            "name": f"claim-{i}",
+            "uid": f"claim-{i}",
+            "labels": {names.NODEPOOL: "default"},
+            "annotations": _hashes(),
+            "finalizers": [names.TERMINATION_FINALIZER],
+        },
         "spec": {"nodeClassRef": _CLASS, "requirements": []},
         "status": {
             "providerID": f"aws:///{ZONE}/i-{i:017x}",
@@ -168,17 +199,13 @@ class StubResponses:
         self._deleted: set[str] = set()
         self._version = _VERSION
         pending = [pod(i, nodes=nodes) for i in range(-int(os.environ.get(PENDING_PODS, PENDING)), 0)]
-        self._pending = _items(pending)
-        self._pods = [
-            _items([pod(i, nodes=nodes) for i in range(first, min(first + PAGE, pods))])
-            for first in range(0, pods, PAGE)
-        ]
-        self._pods[-1] += b"," + self._pending if self._pending else b""
+        self._pending = _written(pending)
+        self._pods = [*_written(pod(i, nodes=nodes) for i in range(pods)), *self._pending]
         self._lists = {
-            "nodes": _pages(nodes, node),
-            "nodeclaims": _pages(nodes, claim),
-            "nodepools": [_items([_POOL])],
-            "ec2nodeclasses": [_items([node_class("demo")])],
+            "nodes": _written(map(node, range(nodes))),
+            "nodeclaims": _written(map(claim, range(nodes))),
+            "nodepools": _written([_POOL]),
+            "ec2nodeclasses": _written([node_class("demo")]),
         }
         self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
 
@@ -192,16 +219,15 @@ class StubResponses:
         node_name = query.get("fieldSelector", "").partition("spec.nodeName=")[2]
         if plural == "pods" and node_name.startswith(","):
             self._version += CHANGED + _OTHER_KINDS
-            pages = [self._pending]
+            items = self._pending
         elif plural == "pods" and node_name:
-            indices = range(int(node_name.partition("-")[2]), self._pod_count, self._nodes)
-            pages = [_items([pod(i, nodes=self._nodes) for i in indices])]
+            items = self._pods[int(node_name.partition("-")[2]) : self._pod_count : self._nodes]
         else:
-            pages = self._pods if plural == "pods" else self._lists.get(plural, [b""])
-        number = int(query.get("continue") or 0)
-        more = str(number + 1) if number + 1 < len(pages) else ""
-        metadata = json.dumps({"resourceVersion": str(self._version), "continue": more}).encode()
-        return b'{"metadata":%b,"items":[%b]}' % (metadata, pages[number])
+            items = self._pods if plural == "pods" else self._lists.get(plural, [])
+        start = int(query.get("continue") or 0)
+        end = start + int(query.get("limit") or len(items))
+        metadata = {"resourceVersion": str(self._version), "continue": str(end) if end < len(items) else ""}
+        return b'{"metadata":%b,"items":[%b]}' % (json.dumps(metadata).encode(), b",".join(items[start:end]))
 
     def delete(self, path: str) -> bytes:
         """The deleted object, which its finalizers keep for later reads."""
@@ -223,15 +249,26 @@ class StubResponses:
         stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))
         return self._stored(stored)
 
-    def events(self, since: int) -> Iterator[bytes]:
-        """The changes after that resource version: the first fifty pods, one after the other."""
-        for version in range(since + 1, since + 1 + CHANGED):
-            changed = pod(version % CHANGED, nodes=self._nodes, version=version)
-            yield json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
+    def events(self, plural: str, since: int) -> Iterator[bytes]:
+        """The changes after that resource version: the first fifty pods, or as many nodes as report in a minute."""
+        if plural == "pods":
+            for version in range(since + 1, since + 1 + CHANGED):
+                yield _event(pod(version % CHANGED, nodes=self._nodes, version=version))
+            return
+        reporting = max(1, self._nodes // _REPORT_MINUTES)
+        for number in range(reporting):
+            last = number == reporting - 1
+            reported = node(number)
+            reported["metadata"]["resourceVersion"] = str(self._version if last else since + 1)
+            yield _event(reported)
 
     def _stored(self, obj: dict[str, Any]) -> bytes:
         obj["metadata"]["resourceVersion"] = str(self._version)
         return json.dumps(obj).encode()
+
+
+def _event(changed: dict[str, Any]) -> bytes:
+    return json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
 
 
 def _merge(stored: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -244,12 +281,8 @@ def _merge(stored: dict[str, Any], patch: dict[str, Any]) -> None:
             stored[key] = value
 
 
-def _items(objects: list[dict[str, Any]]) -> bytes:
-    return b",".join(json.dumps(obj).encode() for obj in objects)
-
-
-def _pages(count: int, make: Callable[[int], dict[str, Any]]) -> list[bytes]:
-    return [_items([make(i) for i in range(first, min(first + PAGE, count))]) for first in range(0, count, PAGE)]
+def _written(objects: Iterable[dict[str, Any]]) -> list[bytes]:
+    return [json.dumps(obj).encode() for obj in objects]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -262,7 +295,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         if "watch" in query:
-            self._watch(int(query["resourceVersion"]))
+            self._watch(parts.path.rpartition("/")[2], int(query["resourceVersion"]))
         else:
             if "limit" in query:
                 time.sleep(self.page_seconds)
@@ -282,12 +315,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self._answer(status, self.stub.write(urlsplit(self.path).path, body))
 
-    def _watch(self, since: int) -> None:
+    def _watch(self, plural: str, since: int) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         with contextlib.suppress(OSError):  # the client closes the connection when it is done
-            for line in self.stub.events(since):
+            for line in self.stub.events(plural, since):
                 self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
                 self.wfile.flush()
             time.sleep(_WATCH_SECONDS)

@@ -1,7 +1,7 @@
 """Reads from the Kubernetes API what the metrics need, and nothing else, so that few rights suffice.
 
 The order of the lists is that of :mod:`shared.cluster.snapshot_reader`. In a large cluster the pods are updated by a
-watch instead of a list each time (:mod:`shared.cluster.pod_cache`).
+watch instead of a list each time (:mod:`shared.cluster.watched_objects`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from shared.api.kubernetes import Node
 from shared.base.struct import Struct, with_fields
 from shared.cluster import kubeconfig, node_class_groups, resources
 from shared.cluster.cluster_pause import stored_pause
@@ -19,7 +18,6 @@ from shared.cluster.snapshot_reader import (
     convert_node_classes,
     convert_node_overlays,
     convert_node_pools,
-    list_if_kind_exists,
     list_raw,
 )
 from shared.snapshot import Snapshot
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
     from infra.cluster.kubernetes.cluster_manifests import Rule
 
 RULES: tuple[Rule, ...] = (
-    # Pods of large clusters are watched from the last resourceVersion instead of listing all of them again.
-    ("", ("pods",), ("list", "watch")),
-    ("", ("nodes",), ("list",)),
+    # Those of large clusters are watched from the last resourceVersion instead of listing all of them again.
+    ("", ("nodes", "pods"), ("list", "watch")),
     ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
 )
@@ -87,7 +84,7 @@ class ClusterReader:
         client = reader.client
         pods = reader.pods.read()
         claims = reader.node_claims()
-        nodes = list_if_kind_exists(client, resources.NODES, Node)
+        nodes = reader.nodes.read()
         pools, invalid_pools = convert_node_pools(list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))
         classes, invalid_classes = convert_node_classes(
             list_raw(client, resources.NODE_CLASSES, resources.NODE_TEMPLATES)

@@ -20,7 +20,7 @@ from shared.base import hints, queues
 from shared.base.struct import MutableStruct, Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import NotFoundError
-from shared.cluster.pod_cache import list_pods_on_node
+from shared.cluster.watched_objects import list_pods_on_node
 from shared.disruption import disruption_queue
 from shared.disruption.command import EMPTY, REBOOT, UNHEALTHY
 from shared.disruption.disruption_queue import QueueEntry

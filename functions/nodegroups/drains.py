@@ -18,7 +18,7 @@ from shared.base.struct import Struct, with_fields
 from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
-from shared.cluster.pod_cache import list_pods_on_node
+from shared.cluster.watched_objects import list_pods_on_node
 from shared.node_groups.discovery import describe
 from shared.node_groups.notifications import SCALED_DOWN
 from shared.node_groups.scale_down import (

@@ -22,7 +22,7 @@ from shared.base import aws, hints, queues
 from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
-from shared.cluster.pod_cache import list_pods_on_node
+from shared.cluster.watched_objects import list_pods_on_node
 from shared.node_groups.node_interruption import earliest, interruption_of, with_interruption
 from shared.termination import requeue
 from shared.termination.drain import last_eviction, last_termination

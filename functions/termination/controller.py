@@ -28,7 +28,7 @@ from shared.cloud_provider import instance_id
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, ConflictError, NotFoundError
 from shared.cluster.node_class_groups import is_foreign
-from shared.cluster.pod_cache import list_pods_on_node
+from shared.cluster.watched_objects import list_pods_on_node
 from shared.termination import garbage, requeue
 from shared.termination.drain import (
     drain_step,

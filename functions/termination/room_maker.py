@@ -24,7 +24,7 @@ from shared.base.struct import with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ConflictError, NotFoundError
 from shared.cluster.listing import list_objects
-from shared.cluster.pod_cache import UNBOUND, list_pods_on_node
+from shared.cluster.watched_objects import UNBOUND, list_pods_on_node
 from shared.disruption.disruption_queue import is_queued
 from shared.disruption.node_room import (
     MAKE_ROOM,

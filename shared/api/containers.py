@@ -55,6 +55,20 @@ class ContainerStatus(ApiStruct):
     resources: ResourceRequirements | None = None
 
 
+def are_as_requested(containers: list[Container], statuses: Sequence[ContainerStatus]) -> bool:
+    """Whether each container has what it requests; False where names or order don't say which status is whose."""
+    if len(statuses) != len(containers):
+        return not statuses
+    for container, status in zip(containers, statuses, strict=True):
+        wanted, allocated = container.resources.requests, status.allocated_resources
+        actual = status.resources.requests if status.resources is not None else {}
+        if container.name != status.name or (
+            (allocated or actual) and (actual != wanted or allocated not in ({}, wanted))
+        ):
+            return False
+    return True
+
+
 def counted_containers(
     containers: list[Container], statuses: Sequence[ContainerStatus], *, is_infeasible: bool
 ) -> list[Container]:

@@ -15,6 +15,7 @@ from shared.api.containers import (
     Container,
     ContainerStatus,
     ResourceRequirements,
+    are_as_requested,
     counted_containers,
     counted_pod_resources,
 )
@@ -263,6 +264,13 @@ class PodStatus(ApiStruct):
     allocated_resources: RawQuantities = {}
 
 
+def _is_as_requested(spec: PodSpec, status: PodStatus, statuses: list[ContainerStatus]) -> bool:
+    """Whether containers certainly have what they request: cheap, as it is so for nearly all of the cluster's pods."""
+    are_silent = all(s.resources is None and not s.allocated_resources for s in statuses)
+    containers = [*spec.containers, *spec.init_containers]
+    return status.resources is None and (are_silent or are_as_requested(containers, statuses))
+
+
 def _counted_spec(spec: PodSpec, status: PodStatus) -> PodSpec:
     """The spec with the requests that count for the pod's node; the same object if nothing is being resized."""
     stuck = any((c.type, c.status, c.reason) == (RESIZE_PENDING, "True", INFEASIBLE) for c in status.conditions)
@@ -288,11 +296,14 @@ class Pod(ApiStruct):
     def __post_init__(self) -> None:
         status = self.status
         statuses = [*status.container_statuses, *status.init_container_statuses]
-        if status.resources is not None or any(s.resources is not None or s.allocated_resources for s in statuses):
+        if not statuses and status.resources is None:
+            return
+        if not _is_as_requested(self.spec, status, statuses):
             msgspec.structs.force_setattr(self, "spec", _counted_spec(self.spec, status))
-        if statuses or status.resources is not None:
-            read = with_fields(status, container_statuses=[], init_container_statuses=[])
-            msgspec.structs.force_setattr(self, "status", with_fields(read, resources=None, allocated_resources={}))
+        read = with_fields(
+            status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={}
+        )
+        msgspec.structs.force_setattr(self, "status", read)
 
     @property
     def key(self) -> str:

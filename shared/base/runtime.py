@@ -131,3 +131,23 @@ def in_threads(
         return [function(item) for item in remaining]
     with current().threads(min(threads, len(remaining))) as pool:
         return [f.result() for f in [pool.submit(contextvars.copy_context().run, function, item) for item in remaining]]
+
+
+def one_ahead(first: T, following: Callable[[T], Callable[[], T] | None]) -> Iterator[T]:
+    """The first item and those that follow it, each made in a thread while the caller works on the one before.
+
+    ``following`` returns the call that makes the item after this one, or None at the end. An exception of a call is
+    raised in its item's place.
+    """
+    call = following(first)
+    if call is None:
+        yield first
+        return
+    with current().threads(1) as pool:
+        item = first
+        while call is not None:
+            coming = pool.submit(contextvars.copy_context().run, call)
+            yield item
+            item = coming.result()
+            call = following(item)
+        yield item

@@ -114,6 +114,16 @@ def list_objects(
     return _objects(pages(), resource, kind, ignore_invalid, after_page)
 
 
+def version_of(client: Client, resource: Resource) -> str:
+    """The resourceVersion that a list of the kind has now; read by a list of one object.
+
+    Raises:
+        ApiError: the API server can't be read.
+    """
+    page = next(iter(client.list_pages(resource.path(), limit=1)))
+    return _page_decoder(msgspec.Raw).decode(page).metadata.resource_version
+
+
 def list_served(client: Client, versions: Iterable[Resource], kind: type[T]) -> ObjectList[T]:
     """All objects of the first of a kind's versions that the cluster serves; none if it serves none."""
     for resource in versions:

@@ -13,10 +13,10 @@ order determines which races are possible: **pods, then NodeClaims, then nodes, 
 - A bound pod's node was read after the pod, so the node is known, and the pod's requests are counted on it.
 - One race remains: a pod that was bound after the pods were read is missing on its node. Scheduling still has it as
   pending, which takes the same capacity; disruption lists a node's pods again before it acts
-  (:func:`shared.cluster.pod_cache.list_pods_on_node`).
+  (:func:`shared.cluster.watched_objects.list_pods_on_node`).
 
-All lists are consistent reads (no ``resourceVersion=0``), never from a cache that lags. In a warm process the pods of a
-large cluster are updated by a watch (``pod_cache`` says how reliable that is).
+All lists are consistent reads (no ``resourceVersion=0``), never from a cache that lags. In a warm process the
+pods and nodes of a large cluster are updated by a watch (``watched_objects`` says how reliable that is).
 
 A list may still lack objects: a disturbed API server answers with too few, or none. What other objects name and a list
 lacks is therefore asked for by name, as a list of one, which kube-apiserver reads by its key and not as a range
@@ -52,7 +52,7 @@ from shared.cluster import capacity_buffers, listing, node_class_groups, resourc
 from shared.cluster.errors import NotFoundError, UnavailableError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
-from shared.cluster.pod_cache import PodCache
+from shared.cluster.watched_objects import NodeCache, PodCache
 from shared.snapshot import BufferObjects, InvalidObject, Snapshot
 
 if TYPE_CHECKING:
@@ -79,14 +79,23 @@ P = TypeVar("P", bound=NodePool | EC2NodeClass)
 
 
 class SnapshotReader:
-    """Reads snapshots of one cluster; in a warm process it caches the pods and reads only their changes."""
+    """Reads snapshots of one cluster; in a warm process it caches pods and nodes and reads only their changes."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.pods = PodCache(client)
+        self.nodes = NodeCache(client)
 
     def read(self, now: datetime, leaving: Collection[str] | None = ()) -> Snapshot:
         """As :func:`read_snapshot`."""
+        try:
+            return self._read(now, leaving)
+        except UnavailableError as error:
+            if error.reason == _INCOMPLETE:  # what lacks objects is no base for their changes
+                self.pods, self.nodes = PodCache(self.client), NodeCache(self.client)
+            raise
+
+    def _read(self, now: datetime, leaving: Collection[str] | None) -> Snapshot:
         invalid: list[InvalidObject] = []
 
         def list_all(resource: Resource, kind: type[T]) -> tuple[T, ...]:
@@ -97,7 +106,7 @@ class SnapshotReader:
         pods = self.pods.read()
         claims = self.node_claims()
         invalid.extend(claims.own.invalid)
-        listed_nodes = list_if_kind_exists(self.client, resources.NODES, Node)
+        listed_nodes = self.nodes.read()
         invalid.extend(listed_nodes.invalid)
         nodes = node_class_groups.unmanaged(listed_nodes.objects, claims.foreign_provider_ids)
         self._require_complete(pods, claims.own, with_fields(listed_nodes, objects=nodes))

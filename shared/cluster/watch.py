@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
+import queue
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,3 +74,55 @@ def _decode_event(line: bytes) -> WatchEvent:
     if event.type == "ERROR":
         raise errors.from_watch_event(bytes(event.object))
     return event
+
+
+class WatchLagsError(Exception):
+    """The watch doesn't reach the state of a list, or is ahead of it: list again."""
+
+
+class WatchStream:
+    """A watch that is read in a thread of that name, so that its silence can be detected."""
+
+    def __init__(self, watch: Watch, *, name: str) -> None:
+        self._watch = watch
+        self._events: queue.SimpleQueue[WatchEvent | errors.ApiError | None] = queue.SimpleQueue()
+        # The thread runs in the invocation's context: the token is made with its runtime and clock.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(target=run, args=(self._read,), name=name, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            for event in self._watch:
+                self._events.put(event)
+        except errors.ApiError as error:
+            self._events.put(error)
+        else:
+            self._events.put(None)
+
+    def next(self, seconds: float) -> WatchEvent | None:
+        """The next event, or None if there was none for that time.
+
+        Raises:
+            ApiError: the watch ended with it.
+            WatchLagsError: the watch ended.
+        """
+        try:
+            event = self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+        if event is None:
+            raise WatchLagsError
+        if isinstance(event, errors.ApiError):
+            raise event
+        return event
+
+    def close(self) -> None:
+        """End the watch and the thread."""
+        self._watch.close()
+        self._thread.join()
+
+
+def is_at_least(version: str, other_version: str) -> bool:
+    """Whether a resourceVersion is the same or later. They are growing numbers (API conventions, v1.35)."""
+    return version.isdigit() and other_version.isdigit() and int(version) >= int(other_version)

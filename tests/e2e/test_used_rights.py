@@ -14,7 +14,8 @@ from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Use
 from local.world import Options, World, sample_objects
 from local.world.control_plane import EmbeddedControlPlane
-from shared.cluster.pod_cache import MIN_PODS_TO_WATCH
+from shared.cluster import watched_objects
+from shared.cluster.watched_objects import MIN_PODS_TO_WATCH
 from tests.e2e.node_groups import node_of, options, two_nodes
 from tests.unit.instance_types.node_overlays import manifest
 
@@ -141,8 +142,10 @@ def buffers() -> Iterator[Obj]:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    """A cluster with all functions, and a queue with a message."""
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A cluster with all functions, which watch nodes as in a large one, and a queue with a message."""
+    monkeypatch.setattr(watched_objects, "MIN_NODES_TO_WATCH", 1)
+    monkeypatch.setattr(watched_objects, "NODE_SILENCE_SECONDS", 0.05)  # few nodes seldom report
     with World(options=Options(context={"bufferQueues": "orders", "nodeGroups": "on", "reboot": "on"})) as world:
         boto3.client("sqs").create_queue(QueueName="orders")
         world.aws.queues.send("orders", "an order")

@@ -42,10 +42,10 @@ TOKEN_AUDIENCE = "sts.amazonaws.com"  # noqa: S105 (no secret: the audience of I
 Rule = tuple[str, tuple[str, ...], tuple[str, ...]]
 
 _SNAPSHOT: tuple[Rule, ...] = (
-    # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch the pods from
-    # the last resourceVersion instead of listing all of them again.
-    ("", ("pods",), ("list", "watch")),
-    ("", ("namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes"), ("list",)),
+    # The input of decisions (shared/snapshot.py), without Secrets and ConfigMaps. Warm functions watch pods and nodes
+    # from the last resourceVersion instead of listing all of them again.
+    ("", ("nodes", "pods"), ("list", "watch")),
+    ("", ("namespaces", "persistentvolumeclaims", "persistentvolumes"), ("list",)),
     # The requests that DaemonSets' pods get by default.
     ("", ("limitranges",), ("list",)),
     ("apps", ("daemonsets",), ("list",)),

@@ -12,8 +12,8 @@ from shared.api.kubernetes import Pod
 from shared.cluster import listing, resources
 from shared.cluster.client import PAGE_SIZE
 from shared.cluster.errors import UnavailableError
-from shared.cluster.pod_cache import list_pods_on_node
 from shared.cluster.snapshot_reader import read_snapshot
+from shared.cluster.watched_objects import list_pods_on_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -82,7 +82,7 @@ RIGHTS = (
     Right("patch", kinds.NODES, may=CLUSTER - {"provisioner"}),
     Right("delete", kinds.NODES, may=frozenset({"termination"})),
     Right("create", kinds.NODES),
-    Right("watch", kinds.NODES, may=frozenset({"relay"})),
+    Right("watch", kinds.NODES, may=WATCHES),
     Right("list", CLAIMS, may=CLUSTER | {"relay"}),
     Right("watch", CLAIMS, may=frozenset({"relay"})),
     Right("create", CLAIMS, may=LAUNCHES | {"lifecycle"}),

@@ -12,7 +12,7 @@ import msgspec
 from bench.stub_api_server import pod
 from shared.api.kubernetes import Pod
 from shared.base.struct import with_fields
-from shared.cluster.pod_cache import READ_CONDITIONS, ValueSharing
+from shared.cluster.watched_objects import READ_CONDITIONS, ValueSharing
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,6 +1,6 @@
-"""The pods of a warm process: listed once, then updated by a watch from the last resourceVersion.
+"""The pods and nodes of a warm process: listed once, then updated by a watch from the last resourceVersion.
 
-Pods are nearly all of a large cluster's bytes, so only they are cached; all other kinds are listed every time.
+They are nearly all of a large cluster's bytes, so only they are cached; all other kinds are listed every time.
 
 A watch doesn't say when it is up to date, so two conditions decide that. An event with a resourceVersion at or after
 that of a list made just before proves it. If there is no such event (often nothing changed), the stream must be silent
@@ -9,28 +9,28 @@ creation or deletion that is still on its way shows there. Only changes to bound
 server takes longer than the silence to send the first event; whoever acts on such a pod lists it again
 (:func:`list_pods_on_node`, :meth:`PodCache.read_on_nodes`). A silence is believed for :data:`MAX_UNPROVEN` after the
 last list or proof. After that, in any doubt, and when the resourceVersion has expired, everything is listed again.
+
+Of a large cluster's nodes some kubelet reports every moment, so for them only an event is believed.
 """
 
 from __future__ import annotations
 
-import contextvars
 import gc
-import queue
-import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from shared.api.kubernetes import RESIZE_PENDING, Pod, PodSpec
+from shared.api.kubernetes import RESIZE_PENDING, Node, Pod, PodSpec
 from shared.base import runtime
 from shared.base.runtime import in_threads
 from shared.base.struct import WireStruct, with_fields
 from shared.cluster import listing
 from shared.cluster.errors import ApiError
 from shared.cluster.listing import ObjectList
-from shared.cluster.resources import PODS
+from shared.cluster.resources import NODES, PODS
+from shared.cluster.watch import WatchLagsError, WatchStream, is_at_least
 from shared.snapshot import InvalidObject
 
 if TYPE_CHECKING:
@@ -39,14 +39,19 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import PodStatus
     from shared.api.meta import Condition, ObjectMeta
     from shared.cluster.client import Client
-    from shared.cluster.watch import Watch, WatchEvent
+    from shared.cluster.watch import WatchEvent
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of the pods that use or will use resources."""
 UNBOUND = f"spec.nodeName=,{UNFINISHED}"
 MIN_PODS_TO_WATCH = 1_000
 """From this many pods on, a watch is quicker than a list: two requests and a silence instead of two pages or more."""
+MIN_NODES_TO_WATCH = 1_000
+"""From this many nodes on, kubelets report several times a second, each node every five minutes
+(``nodeStatusReportFrequency``), so a watch soon proves that it is up to date."""
 SILENCE_SECONDS = 0.05
+NODE_SILENCE_SECONDS = 1.0
+"""After that time without a node's event, all nodes are listed."""
 MAX_UNPROVEN = timedelta(minutes=2)
 """Where a slow API server's watch is always silent, pods that have gone are seen after this time."""
 MAX_LISTED_NODES = 50
@@ -64,10 +69,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _set = msgspec.structs.force_setattr
 
 T = TypeVar("T")
-
-
-class _WatchLagsError(Exception):
-    """The watch doesn't reach the state of the list, or is ahead of it; never leaves this module."""
 
 
 class _Metadata(WireStruct, rename="camel"):
@@ -95,57 +96,52 @@ class ValueSharing:
         """The first spec, without its node, of pods with these labels, by the labels' identity."""
 
     def share(self, pods: Iterable[Pod]) -> None:
-        """Make equal parts of these pods, and of those before them, the same objects; drop what nobody reads."""
+        """Make equal parts of these pods, and of those before them, the same objects; drop what nobody reads.
+
+        The pods were just decoded, so that nobody else has them.
+        """
         if len(self._values) > _MAX_VALUES:
             self._specs.clear()
             self._values.clear()
         for pod in pods:
-            metadata = self._metadata(pod.metadata)
-            _set(pod, "metadata", metadata)
-            _set(pod, "spec", self._spec(pod.spec, metadata.labels))
-            _set(pod, "status", self._status(pod.status))
+            self._share_metadata(pod.metadata)
+            _set(pod, "spec", self._spec(pod.spec, pod.metadata.labels))
+            self._share_status(pod.status)
 
-    def _metadata(self, metadata: ObjectMeta) -> ObjectMeta:
-        return with_fields(
-            metadata,
-            namespace=self._string(metadata.namespace),
-            labels=self._shared(metadata.labels),
-            annotations=self._shared(metadata.annotations),
-            finalizers=self._shared(metadata.finalizers),
-            owner_references=self._shared(metadata.owner_references),
-        )
+    def _share_metadata(self, metadata: ObjectMeta) -> None:
+        _set(metadata, "namespace", self._string(metadata.namespace))
+        _set(metadata, "labels", self._shared(metadata.labels))
+        _set(metadata, "annotations", self._shared(metadata.annotations))
+        _set(metadata, "finalizers", self._shared(metadata.finalizers))
+        _set(metadata, "owner_references", self._shared(metadata.owner_references))
 
     def _spec(self, spec: PodSpec, labels: dict[str, str]) -> PodSpec:
         """An equal spec that shares all but the node's name with other pods of the template.
 
         The volume of each pod's own token has a name of its own, and ties the pod to no node.
         """
-        volumes = [v for v in spec.volumes if v.ties_to_nodes] if spec.volumes else []
-        template = with_fields(spec, node_name="", volumes=volumes)
+        node_name = spec.node_name
+        _set(spec, "node_name", "")
+        _set(spec, "volumes", [v for v in spec.volumes if v.ties_to_nodes] if spec.volumes else _EMPTY[list])
         shared = self._specs.get(id(labels))
-        if shared != template:
-            shared = with_fields(template, **{name: self._shared(getattr(template, name)) for name in _SPEC})
+        if shared != spec:
+            shared = with_fields(spec, **{name: self._shared(getattr(spec, name)) for name in _SPEC})
             self._specs.setdefault(id(labels), shared)
-        return with_fields(shared, node_name=self._string(spec.node_name)) if spec.node_name else shared
+        return with_fields(shared, node_name=self._string(node_name)) if node_name else shared
 
-    def _status(self, status: PodStatus) -> PodStatus:
-        return with_fields(
-            status,
-            phase=self._string(status.phase),
-            conditions=[self._condition(c) for c in status.conditions if c.type in READ_CONDITIONS],
-            container_statuses=self._shared(status.container_statuses),
-            init_container_statuses=self._shared(status.init_container_statuses),
-            allocated_resources=self._shared(status.allocated_resources),
-        )
+    def _share_status(self, status: PodStatus) -> None:
+        _set(status, "phase", self._string(status.phase))
+        _set(status, "conditions", [self._condition(c) for c in status.conditions if c.type in READ_CONDITIONS])
+        _set(status, "container_statuses", self._shared(status.container_statuses))
+        _set(status, "init_container_statuses", self._shared(status.init_container_statuses))
+        _set(status, "allocated_resources", self._shared(status.allocated_resources))
 
     def _condition(self, condition: Condition) -> Condition:
-        return with_fields(
-            condition,
-            type=self._string(condition.type),
-            status=self._string(condition.status),
-            reason=self._string(condition.reason),
-            message=self._string(condition.message),
-        )
+        _set(condition, "type", self._string(condition.type))
+        _set(condition, "status", self._string(condition.status))
+        _set(condition, "reason", self._string(condition.reason))
+        _set(condition, "message", self._string(condition.message))
+        return condition
 
     def _string(self, value: str) -> str:
         shared: str = self._values.setdefault(value, value)
@@ -199,7 +195,7 @@ class PodCache:
         if self._version and len(self._pods) >= self._min_pods_to_watch:
             try:
                 self._update_by_watch()
-            except (ApiError, _WatchLagsError):
+            except (ApiError, WatchLagsError):
                 # Expired, broken or not permitted: a list is always right, and raises if it isn't possible either.
                 self._list()
         else:
@@ -257,10 +253,10 @@ class PodCache:
     def _update_by_watch(self) -> None:
         unbound = listing.list_objects(self._client, PODS, Pod, fields=UNBOUND)
         target = {pod.key: pod.metadata.resource_version for pod in unbound.objects}
-        if _is_at_least(self._version, unbound.version) and self._version != unbound.version:
-            raise _WatchLagsError  # etcd was restored from a backup: a watch would be silent until its old version
+        if is_at_least(self._version, unbound.version) and self._version != unbound.version:
+            raise WatchLagsError  # etcd was restored from a backup: a watch would be silent until its old version
         watch = self._client.watch(PODS.path(), resource_version=self._version, fields=UNFINISHED)
-        stream = _Stream(watch)
+        stream = WatchStream(watch, name="watch pods")
         try:
             silences = 0
             while silences < self._max_silences:
@@ -271,13 +267,13 @@ class PodCache:
                         break
                 else:
                     self._apply(event)
-                    if _is_at_least(self._version, unbound.version):
+                    if is_at_least(self._version, unbound.version):
                         self._proven_at = self._now()
                         return
         finally:
             stream.close()
         if self._unbound_versions != target or self._now() - self._proven_at >= MAX_UNPROVEN:
-            raise _WatchLagsError
+            raise WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:
         raw = bytes(event.object)
@@ -306,49 +302,69 @@ def list_pods_on_node(client: Client, node: str) -> ObjectList[Pod]:
     return listing.list_objects(client, PODS, Pod, fields=f"spec.nodeName={node},{UNFINISHED}")
 
 
-class _Stream:
-    """A watch that is read in a thread, so that its silence can be detected."""
+class NodeCache:
+    """The nodes of a cluster. Not thread-safe."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._events: queue.SimpleQueue[WatchEvent | ApiError | None] = queue.SimpleQueue()
-        # The thread runs in the invocation's context: the token is made with its runtime and clock.
-        run = contextvars.copy_context().run
-        self._thread = threading.Thread(target=run, args=(self._read,), name="watch pods", daemon=True)
-        self._thread.start()
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._version = ""
+        self._nodes: dict[str, Node] = {}
+        self._invalid: dict[str, InvalidObject] = {}
+        self.lists = 0
+        """How many times everything was listed."""
 
-    def _read(self) -> None:
-        try:
-            for event in self._watch:
-                self._events.put(event)
-        except ApiError as error:
-            self._events.put(error)
-        else:
-            self._events.put(None)
-
-    def next(self, seconds: float) -> WatchEvent | None:
-        """The next event, or None if there was none for that time.
+    def read(self) -> ObjectList[Node]:
+        """The current nodes.
 
         Raises:
-            ApiError: the watch ended with it.
-            _WatchLagsError: the watch ended.
+            ApiError: the API server can't be read.
         """
+        if len(self._nodes) < MIN_NODES_TO_WATCH:
+            self._list()
+        else:
+            try:
+                self._update_by_watch()
+            except (ApiError, WatchLagsError):
+                self._list()
+        nodes, invalid = tuple(self._nodes.values()), tuple(self._invalid.values())
+        return ObjectList(objects=nodes, invalid=invalid, version=self._version)
+
+    def _list(self) -> None:
+        self._nodes, self._invalid = {}, {}
+        listed = listing.list_objects(self._client, NODES, Node)
+        self._nodes = {node.metadata.name: node for node in listed.objects}
+        self._invalid = {invalid.ref.name: invalid for invalid in listed.invalid}
+        self._version = listed.version
+        self.lists += 1
+
+    def _update_by_watch(self) -> None:
+        version = listing.version_of(self._client, NODES)
+        if is_at_least(self._version, version):
+            if self._version == version:
+                return
+            raise WatchLagsError  # etcd was restored from a backup
+        stream = WatchStream(self._client.watch(NODES.path(), resource_version=self._version), name="watch nodes")
         try:
-            event = self._events.get(timeout=seconds)
-        except queue.Empty:
-            return None
-        if event is None:
-            raise _WatchLagsError
-        if isinstance(event, ApiError):
-            raise event
-        return event
+            while (event := stream.next(NODE_SILENCE_SECONDS)) is not None:
+                self._apply(event)
+                if is_at_least(self._version, version):
+                    return
+        finally:
+            stream.close()
+        raise WatchLagsError
 
-    def close(self) -> None:
-        """End the watch and the thread."""
-        self._watch.close()
-        self._thread.join()
-
-
-def _is_at_least(version: str, other_version: str) -> bool:
-    """Whether a resourceVersion is the same or later. They are growing numbers (API conventions, v1.35)."""
-    return version.isdigit() and other_version.isdigit() and int(version) >= int(other_version)
+    def _apply(self, event: WatchEvent) -> None:
+        raw = bytes(event.object)
+        metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
+        self._version = metadata.resource_version
+        if event.type == "BOOKMARK":
+            return
+        self._nodes.pop(metadata.name, None)
+        self._invalid.pop(metadata.name, None)
+        if event.type == "DELETED":
+            return
+        decoded = listing.decode(raw, NODES, Node)
+        if isinstance(decoded, InvalidObject):
+            self._invalid[metadata.name] = decoded
+        else:
+            self._nodes[metadata.name] = decoded

@@ -13,11 +13,11 @@ import pytest
 
 from local.kubernetes import kinds
 from local.kubernetes.apiserver.http import Response
-from shared.api.kubernetes import Pod
+from shared.api.kubernetes import Node, Pod
 from shared.base import runtime
-from shared.cluster import listing, resources
+from shared.cluster import listing, resources, watched_objects
 from shared.cluster.errors import ForbiddenError
-from shared.cluster.pod_cache import MAX_LISTED_NODES, MAX_UNPROVEN, UNFINISHED, PodCache
+from shared.cluster.watched_objects import MAX_LISTED_NODES, MAX_UNPROVEN, UNFINISHED, NodeCache, PodCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -244,3 +244,84 @@ def test_the_cache_always_equals_a_list(
         add_pod(f"last{turn}")
         assert read_by_key(pods) == listed(client)
     assert pods.lists == 1
+
+
+# --- nodes ---
+
+
+def add_node(client: Client, name: str) -> None:
+    client.create(resources.NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+
+
+def report(client: Client, name: str) -> None:
+    """What a kubelet does every five minutes."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    client.patch(resources.NODES.path(name, subresource="status"), {"status": {"conditions": [ready]}})
+
+
+def listed_nodes(client: Client) -> dict[str, Node]:
+    return {n.metadata.name: n for n in listing.list_objects(client, resources.NODES, Node).objects}
+
+
+def read_nodes(nodes: NodeCache) -> dict[str, Node]:
+    return {n.metadata.name: n for n in nodes.read().objects}
+
+
+@pytest.fixture
+def nodes(client: Client, monkeypatch: pytest.MonkeyPatch) -> NodeCache:
+    monkeypatch.setattr(watched_objects, "MIN_NODES_TO_WATCH", 1)
+    monkeypatch.setattr(watched_objects, "NODE_SILENCE_SECONDS", 0.2)
+    for i in range(4):
+        add_node(client, f"n{i}")
+    cache = NodeCache(client)
+    cache.read()
+    return cache
+
+
+def test_each_kind_of_change_of_a_node_is_applied(client: Client, nodes: NodeCache) -> None:
+    client.patch(resources.NODES.path("n0"), {"metadata": {"labels": {"x": "y"}}})
+    client.delete(resources.NODES.path("n1"))
+    add_node(client, "new")
+    report(client, "n2")
+    by_name = read_nodes(nodes)
+    assert by_name == listed_nodes(client)
+    assert by_name["n0"].metadata.labels == {"x": "y"}
+    assert by_name.keys() == {"n0", "n2", "n3", "new"}
+    assert nodes.lists == 1
+    assert read_nodes(nodes) == by_name
+    assert nodes.lists == 1
+
+
+def test_a_watch_of_nodes_that_proves_nothing_is_replaced_by_a_list(
+    client: Client, nodes: NodeCache, add_pod: Callable[..., None]
+) -> None:
+    add_pod("later")  # a later resourceVersion than any node's
+    assert read_nodes(nodes) == listed_nodes(client)
+    assert nodes.lists == 2
+
+
+@pytest.mark.parametrize(
+    "fault", [Response(403), Response(410), Response(drop=True)], ids=["forbidden", "expired", "dropped"]
+)
+def test_a_failed_watch_of_nodes_is_replaced_by_a_list(
+    server: Server, client: Client, nodes: NodeCache, fault: Response
+) -> None:
+    report(client, "n0")
+    server.intercept = lambda request: fault if request.verb == "watch" else None
+    assert read_nodes(nodes) == listed_nodes(client)
+    assert nodes.lists == 2
+
+
+def test_few_nodes_are_listed_each_time(client: Client, nodes: NodeCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_objects, "MIN_NODES_TO_WATCH", 5)
+    report(client, "n0")
+    assert read_nodes(nodes) == listed_nodes(client)
+    assert nodes.lists == 2
+
+
+def test_nodes_of_a_cluster_that_was_restored_are_listed(server: Server, client: Client, nodes: NodeCache) -> None:
+    before = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
+    answers = [Response(200, before)]
+    server.intercept = lambda request: answers.pop() if request.query.get("limit") == "1" and answers else None
+    assert read_nodes(nodes) == listed_nodes(client)
+    assert (answers, nodes.lists) == ([], 2)
