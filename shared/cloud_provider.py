@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from shared.instance_types.instance_type import InstanceType, OfferingKey
     from shared.snapshot import Snapshot
 
+MAX_PORTION = 2_000
+"""Instances that one sweep describes: two pages of EC2's answers, and two seconds of a vCPU."""
+_LAST_DIGITS = "0123456789abcdef"
+
 FailureKind = Literal["capacity", "configuration", "throttled", "gone", "unconfirmed"]
 
 
@@ -190,6 +194,45 @@ class Instance(Struct, kw_only=True):
         return provider_id(self.zone, self.id)
 
 
+class Portion(Struct, frozen=True):
+    """A share of a cluster's instances: those whose ids end with some of the hexadecimal digits.
+
+    ``count`` portions, numbered from 0, make up the whole.
+    """
+
+    number: int
+    count: int
+
+    @classmethod
+    def of(cls, instances: int, *, at: datetime) -> Portion:
+        """The portion whose turn it is at that minute, in a cluster of about that many instances.
+
+        >>> from datetime import UTC, datetime
+        >>> [Portion.of(15_000, at=datetime(2026, 1, 1, 0, minute, tzinfo=UTC)).number for minute in range(4)]
+        [0, 1, 2, 3]
+        >>> [Portion.of(n, at=datetime(2026, 1, 1, tzinfo=UTC)).count for n in (0, 2_000, 5_000, 15_000, 100_000)]
+        [1, 1, 4, 8, 16]
+        """
+        count = 1
+        while count < len(_LAST_DIGITS) and instances > count * MAX_PORTION:
+            count *= 2
+        return cls(int(at.timestamp() // 60) % count, count)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all instances."""
+        return self.count == 1
+
+    @property
+    def last_digits(self) -> tuple[str, ...]:
+        """What the ids of its instances end with."""
+        return tuple(_LAST_DIGITS[self.number :: self.count])
+
+    def has(self, known_id: str) -> bool:
+        """Whether the instance with this id belongs to it."""
+        return self.is_whole or known_id.endswith(self.last_digits)
+
+
 class InstancesByZone(Struct):
     """Instances that were asked for zone by zone, and the zones for which there was no answer."""
 
@@ -252,8 +295,8 @@ class CloudProvider(Protocol):
         """Those of the instances that are known, terminated ones too, by id."""
         ...
 
-    def list(self) -> tuple[Instance, ...]:
-        """Every instance of the cluster that isn't terminated, by id."""
+    def list(self, portion: Portion | None = None) -> tuple[Instance, ...]:
+        """Every instance of the cluster, or of the portion, that isn't terminated, by id."""
         ...
 
     def list_by_zone(self, provider_ids: Sequence[str]) -> InstancesByZone:

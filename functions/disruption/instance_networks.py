@@ -1,7 +1,8 @@
 """The subnet, security groups and capacity reservation of running instances, for drift.
 
 Only EC2 knows them, and they seldom change, so a warm process reads them every few minutes. An instance that isn't
-known yet hasn't drifted. Nor has one whose reservation has ended, so EC2 is asked again before one drifts.
+known yet hasn't drifted. Nor has one whose reservation has ended, so EC2 is asked again before one drifts. In a large
+cluster each read is of a portion (:class:`shared.cloud_provider.Portion`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.cloud_provider import InstanceNetwork
+from shared.base.struct import MutableStruct
+from shared.cloud_provider import InstanceNetwork, Portion, instance_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, MutableMapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
 
     from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import CloudProvider
+    from shared.cloud_provider import CloudProvider, Instance
 
 CACHE_TTL = timedelta(minutes=5)
 CONFIRMED_TTL = timedelta(seconds=30)
@@ -30,32 +32,59 @@ _EXISTING = frozenset({"pending", "running", "stopping", "stopped"})
 """Standby nodes are stopped, and drift as others do."""
 
 
+class _KnownNetworks(MutableStruct, kw_only=True):
+    """What a warm process knows, by provider id; ``listed_at`` is by portion of the instances."""
+
+    networks: dict[str, InstanceNetwork] = {}
+    listed_at: dict[Portion, datetime] = {}
+    confirmed_at: datetime | None = None
+    """When EC2 was last asked about the instances that would drift for their reservation."""
+
+
 def instance_networks(
     cloud_provider: CloudProvider,
     node_classes: Iterable[EC2NodeClass],
     *,
+    instances: int,
     cache: MutableMapping[str, Any],
     now: datetime,
     logger: Logger,
 ) -> Mapping[str, InstanceNetwork]:
-    """The networks of the cluster's instances by provider id; the cached ones where EC2 doesn't answer.
+    """The networks of the cluster's instances by provider id; the known ones where EC2 doesn't answer.
 
-    ``cache`` is the warm process's.
+    ``instances`` is about how many there are: of many, a portion is listed at a time. ``cache`` is the warm process's.
     """
-    cached: tuple[datetime, Mapping[str, InstanceNetwork]] | None = cache.get(_CACHE_KEY)
-    if cached is not None:
-        selected = {reservation.id for c in node_classes for reservation in c.status.capacity_reservations}
-        reserved = {n.capacity_reservation for n in cached[1].values() if n.capacity_reservation}
-        if now - cached[0] < (CACHE_TTL if reserved <= selected else CONFIRMED_TTL):
-            return cached[1]
+    known: _KnownNetworks = cache.setdefault(_CACHE_KEY, _KnownNetworks())
+    portion = Portion.of(instances, at=now)
     try:
-        instances = cloud_provider.list()
+        if _is_older(known.listed_at.get(portion), CACHE_TTL, now):
+            kept = {p: network for p, network in known.networks.items() if not portion.has(instance_id(p))}
+            known.networks = kept | _networks(cloud_provider.list(portion))
+            known.listed_at[portion] = now
+            if portion.is_whole:
+                known.confirmed_at = now
+        selected = {reservation.id for c in node_classes for reservation in c.status.capacity_reservations}
+        doubtful = {
+            p for p, n in known.networks.items() if n.capacity_reservation and n.capacity_reservation not in selected
+        }
+        if doubtful and _is_older(known.confirmed_at, CONFIRMED_TTL, now):
+            described = cloud_provider.get(sorted(map(instance_id, doubtful)))
+            confirmed = {p: network for p, network in known.networks.items() if p not in doubtful}
+            known.networks = confirmed | _networks(described)
+            known.confirmed_at = now
     except (BotoCoreError, ClientError) as error:
         logger.warning(
             "Couldn't check drift of subnets, security groups and capacity reservations", extra={"why": str(error)}
         )
-        return cached[1] if cached is not None else {}
-    networks = {
+    return known.networks
+
+
+def _is_older(at: datetime | None, age: timedelta, now: datetime) -> bool:
+    return at is None or now - at >= age
+
+
+def _networks(instances: Iterable[Instance]) -> dict[str, InstanceNetwork]:
+    return {
         i.provider_id: InstanceNetwork(
             subnet=i.subnet_id,
             security_groups=frozenset(i.security_groups),
@@ -64,5 +93,3 @@ def instance_networks(
         for i in instances
         if i.state in _EXISTING
     }
-    cache[_CACHE_KEY] = now, networks
-    return networks

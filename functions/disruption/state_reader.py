@@ -67,7 +67,12 @@ class StateReader(Struct, kw_only=True):
         nominated = frozenset(name for name, pods in decision.existing_nodes.items() if pods)
         node_classes = {p.name: node_class_of(p, snapshot.node_classes) for p in snapshot.node_pools}
         networks = instance_networks(
-            self.cloud_provider, snapshot.node_classes, cache=self.runtime.cache, now=now, logger=self.logger
+            self.cloud_provider,
+            snapshot.node_classes,
+            instances=len(everything.node_claims),
+            cache=self.runtime.cache,
+            now=now,
+            logger=self.logger,
         )
         state = with_fields(
             with_chunks(state, decision),

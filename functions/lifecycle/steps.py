@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from functions.lifecycle import cluster_metrics, disrupted_zones, realised_price
+from functions.lifecycle import cluster_metrics, realised_price
 from functions.lifecycle.claims import adoption, ended_reservations, instance_tags, nodeclaim_lifecycle
+from functions.lifecycle.compared_instances import ComparedInstances, list_instances
 from functions.lifecycle.garbage import garbage_collection, unused_resources
 from functions.lifecycle.statuses import (
     commitment_status,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from functions.lifecycle.context import ReconcileContext, ReconcileScope
     from shared.api.meta import EventReason
     from shared.api.nodeclass import EC2NodeClass
-    from shared.cloud_provider import Instance
     from shared.launch.boot_failures import BootFailure
     from shared.snapshot import Snapshot
 
@@ -58,9 +58,7 @@ class ReconcileState(Struct, kw_only=True):
     boot_failures: Mapping[tuple[str, str], BootFailure] = {}
     """By NodePool and node class: the machine that died at boot, or never joined."""
     pauses: Mapping[str, tuple[EventReason, str]] | None = None
-    instances: tuple[Instance, ...] = ()
-    unanswered_zones: frozenset[str] | None = None
-    """Those about which EC2 doesn't answer; None: every instance is listed."""
+    compared: ComparedInstances = ComparedInstances(instances=())
     is_outdated: bool = False
 
     @classmethod
@@ -107,8 +105,8 @@ def comparing_with_ec2(state: ReconcileState) -> bool:
 
 
 def comparing_all_with_ec2(state: ReconcileState) -> bool:
-    """As :func:`comparing_with_ec2`, if EC2 listed every instance."""
-    return comparing_with_ec2(state) and state.unanswered_zones is None
+    """As :func:`comparing_with_ec2`, if EC2 answered about every zone."""
+    return comparing_with_ec2(state) and state.compared.unanswered_zones is None
 
 
 def with_node_overlays(state: ReconcileState) -> bool:
@@ -247,22 +245,20 @@ def _write_hourly_limits(context: ReconcileContext, state: ReconcileState) -> No
 
 
 def _list_instances(context: ReconcileContext, state: ReconcileState) -> ReconcileState:
-    instances, unanswered_zones = disrupted_zones.list_instances(context, state.snapshot)
-    return with_fields(state, instances=instances, unanswered_zones=unanswered_zones)
+    return with_fields(state, compared=list_instances(context, state.snapshot))
 
 
 def _tag_instances(context: ReconcileContext, state: ReconcileState) -> None:
     if context.pause is None:
-        instance_tags.tag(context, state.snapshot, state.instances)
+        instance_tags.tag(context, state.snapshot, state.compared.instances)
 
 
 def _collect_garbage(context: ReconcileContext, state: ReconcileState) -> None:
-    snapshot = disrupted_zones.outside(state.snapshot, state.unanswered_zones or ())
-    garbage_collection.collect(context, snapshot, state.instances)
+    garbage_collection.collect(context, state.compared.comparable(state.snapshot), state.compared.instances)
 
 
 def _relabel_ended_reservations(context: ReconcileContext, state: ReconcileState) -> None:
-    ended_reservations.relabel(context, state.snapshot, state.instances)
+    ended_reservations.relabel(context, state.snapshot, state.compared.instances)
     ended_reservations.end_capacity_blocks(context, state.snapshot, state.node_classes)
 
 
@@ -271,12 +267,12 @@ def _sweep_standby_nodes(context: ReconcileContext, state: ReconcileState) -> No
         return
     from functions.lifecycle.claims import standby_nodes
 
-    standby_nodes.sweep(context, state.snapshot, state.instances)
+    standby_nodes.sweep(context, state.snapshot, state.compared.instances)
 
 
 def _delete_unused_resources(context: ReconcileContext, state: ReconcileState) -> None:
     if context.pause is None:
-        unused_resources.delete_unused(context, state.snapshot, state.instances)
+        unused_resources.delete_unused(context, state.snapshot, state.compared)
 
 
 def _measure(context: ReconcileContext, state: ReconcileState) -> None:

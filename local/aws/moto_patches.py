@@ -8,6 +8,7 @@ classes while a cloud is entered.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from moto.core.responses import ActionResult
@@ -70,6 +71,7 @@ def install(
         *_messaging(event_buses, now),
         *_invocations(functions),
         *_alarms(now),
+        *_filters(),
         *_templates(),
         *auto_scaling,
         *moto_lookups.replacements(),
@@ -158,6 +160,22 @@ def _invocations(functions: Callable[[], LambdaFunctions]) -> list[tuple[object,
         return b""
 
     return [(LambdaSimpleBackend, "invoke", invoke)]
+
+
+def _filters() -> list[tuple[object, str, object]]:
+    """Filters of instances with wildcards, as EC2's user guide has them ("List and filter using the CLI and API")."""
+    from moto.ec2 import utils
+
+    is_among = utils.instance_value_in_filter_values
+
+    def matches(value: Any, allowed: Sequence[str]) -> bool:
+        if is_among(value, allowed):
+            return True
+        patterns = [text for text in allowed if "*" in text or "?" in text]
+        values = value if isinstance(value, list) else [value]
+        return any(re.match(utils.simple_aws_filter_to_re(p), str(v)) for p in patterns for v in values)
+
+    return [(utils, "instance_value_in_filter_values", matches)]
 
 
 def _templates() -> list[tuple[object, str, object]]:

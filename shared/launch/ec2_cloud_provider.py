@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         LaunchRequest,
         LaunchResult,
         NodeClass,
+        Portion,
         RebootFailure,
         ResolvedNodePools,
         Terminations,
@@ -195,9 +196,10 @@ class EC2CloudProvider(Struct, kw_only=True):
         """Those of the instances that EC2 knows, terminated ones too, by id."""
         return instances.get(self.clients.ec2(), instance_ids)
 
-    def list(self) -> tuple[Instance, ...]:
-        """Every instance that has the cluster's tag and isn't terminated, by id."""
-        return instances.list_by_cluster(self.clients.ec2(), self.cluster_name)
+    def list(self, portion: Portion | None = None) -> tuple[Instance, ...]:
+        """Every instance, or of the portion, that has the cluster's tag and isn't terminated, by id."""
+        last_digits = () if portion is None or portion.is_whole else portion.last_digits
+        return instances.list_by_cluster(self.clients.ec2(), self.cluster_name, last_digits)
 
     def list_by_zone(self, provider_ids: Sequence[str]) -> InstancesByZone:
         """Those of the instances that aren't terminated, asked by id: for when a sweep by tag fails."""

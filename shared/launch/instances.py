@@ -41,13 +41,19 @@ _MAX_DESCRIBED_A_CALL = 1000
 _INSTANCE_ID = re.compile(r"\bi-[0-9a-f]+\b")
 
 
-def list_by_cluster(ec2: EC2Client, cluster_name: str) -> tuple[Instance, ...]:
+def list_by_cluster(ec2: EC2Client, cluster_name: str, last_digits: Sequence[str] = ()) -> tuple[Instance, ...]:
     """Every instance that has the cluster's tag and isn't terminated, by id.
+
+    ``last_digits``: only those whose ids end with one of them. Filters take wildcards (EC2's user guide, "List and
+    filter using the CLI and API").
 
     Raises:
         ClientError: EC2 returned an error.
     """
-    return _describe(ec2, [_cluster_filter(cluster_name)], _NOT_TERMINATED)
+    filters = [_cluster_filter(cluster_name)]
+    if last_digits:
+        filters.append({"Name": "instance-id", "Values": [f"i-*{digit}" for digit in last_digits]})
+    return _describe(ec2, filters, _NOT_TERMINATED)
 
 
 def list_by_launch_group(ec2: EC2Client, cluster_name: str, groups: Sequence[str]) -> tuple[Instance, ...]:

@@ -110,10 +110,15 @@ def is_node_lost(node: Node, instance: Instance | None, *, now: datetime) -> boo
     return since is not None and now - since >= UNKNOWN_TIMEOUT
 
 
+def is_managed(node: Node) -> bool:
+    """Whether a NodePool made the node. Its finalizer says so even if somebody removed the label."""
+    return names.NODEPOOL in node.metadata.labels or names.TERMINATION_FINALIZER in node.metadata.finalizers
+
+
 def is_being_removed(node: Node) -> bool:
     """Whether the node is of a NodePool and being deleted, and waits for the termination function."""
     is_deleted = node.metadata.deletion_timestamp is not None
-    return is_deleted and names.TERMINATION_FINALIZER in node.metadata.finalizers and _is_managed(node)
+    return is_deleted and names.TERMINATION_FINALIZER in node.metadata.finalizers and is_managed(node)
 
 
 def without_undecoded_nodeclaims(instances: Iterable[Instance], undecoded: Collection[str]) -> tuple[Instance, ...]:
@@ -125,7 +130,7 @@ def instances_without_nodeclaim(
     instances: Iterable[Instance], claims: Iterable[NodeClaim], nodes: Iterable[Node] = (), *, now: datetime
 ) -> tuple[str, ...]:
     """Ids of living instances without a NodeClaim and without a node that would have to be drained first."""
-    with_node = {instance_id(n.spec.provider_id) for n in nodes if _is_managed(n)}
+    with_node = {instance_id(n.spec.provider_id) for n in nodes if is_managed(n)}
     unclaimed = _unclaimed_instances(instances, claims, now)
     return tuple(sorted(i.id for i in unclaimed if i.id not in with_node))
 
@@ -135,7 +140,7 @@ def nodes_without_nodeclaim(
 ) -> tuple[Node, ...]:
     """Nodes whose instance lives and whose NodeClaim is gone, because somebody removed its finalizer."""
     unclaimed = {i.id for i in _unclaimed_instances(instances, claims, now)}
-    return tuple(n for n in nodes if _is_managed(n) and instance_id(n.spec.provider_id) in unclaimed)
+    return tuple(n for n in nodes if is_managed(n) and instance_id(n.spec.provider_id) in unclaimed)
 
 
 def nodes_older_than_node_pool(nodes: Iterable[Node], pools: Mapping[str, NodePool]) -> tuple[Node, ...]:
@@ -174,7 +179,7 @@ def nodes_without_nodeclaim_and_instance(
     return tuple(
         n
         for n in nodes
-        if _is_managed(n) and n.spec.provider_id not in claimed and not has_instance(n) and not may_be_registering(n)
+        if is_managed(n) and n.spec.provider_id not in claimed and not has_instance(n) and not may_be_registering(n)
     )
 
 
@@ -231,7 +236,7 @@ def deleted_nodes_with_live_nodeclaim(nodes: Iterable[Node], claims: Iterable[No
     """Nodes that somebody deleted and whose NodeClaim is not being deleted yet: the message about it was lost."""
     live = {c.status.provider_id for c in claims if c.metadata.deletion_timestamp is None}
     return tuple(
-        n for n in nodes if _is_managed(n) and n.metadata.deletion_timestamp is not None and n.spec.provider_id in live
+        n for n in nodes if is_managed(n) and n.metadata.deletion_timestamp is not None and n.spec.provider_id in live
     )
 
 
@@ -260,11 +265,6 @@ def _unclaimed_instances(
         and now - i.launched_at >= GRACE_PERIOD
         and (i.tags.get(names.LAUNCH_GROUP) or i.id) not in waiting_launch_groups
     )
-
-
-def _is_managed(node: Node) -> bool:
-    """Whether a NodePool made the node. Its finalizer says so even if somebody removed the label."""
-    return names.NODEPOOL in node.metadata.labels or names.TERMINATION_FINALIZER in node.metadata.finalizers
 
 
 def _is_live_and(claim: NodeClaim, condition_type: str) -> bool:

@@ -9,7 +9,9 @@ import boto3
 import pytest
 
 from local.faults import Fault
+from shared import cloud_provider
 from shared.api.labels import LAUNCH_GROUP
+from shared.cloud_provider import MAX_PORTION
 from tests.e2e.interruptions.environment import deployment, fill, small_nodes
 
 if TYPE_CHECKING:
@@ -34,8 +36,15 @@ def is_true(obj: dict[str, Any], condition_type: str) -> bool:
     return any(c["type"] == condition_type and c["status"] == "True" for c in obj["status"]["conditions"])
 
 
-@pytest.mark.parametrize("away", [timedelta(), timedelta(minutes=20)])
-def test_nodes_get_their_nodeclaims_back_and_none_is_replaced(world: World, away: timedelta) -> None:
+@pytest.mark.parametrize(
+    ("away", "max_portion"),
+    [(timedelta(), MAX_PORTION), (timedelta(minutes=20), MAX_PORTION), (timedelta(minutes=20), 0)],
+    ids=["at once", "later", "in a cluster that is compared in portions"],
+)
+def test_nodes_get_their_nodeclaims_back_and_none_is_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch, away: timedelta, max_portion: int
+) -> None:
+    monkeypatch.setattr(cloud_provider, "MAX_PORTION", max_portion)
     small_nodes(world)
     world.apply([deployment("web", 12)])
     fill(world, 12)

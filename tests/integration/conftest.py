@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from shared import cloud_provider
+from shared.cloud_provider import Portion
 from tests.integration.chromium import CHROMIUM
 
 if TYPE_CHECKING:
@@ -22,3 +25,12 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+@pytest.fixture(params=["whole", "in portions"])
+def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many sweeps list each instance once: in a large cluster, each lists a portion."""
+    if request.param == "whole":
+        return 1
+    monkeypatch.setattr(cloud_provider, "MAX_PORTION", 0)
+    return Portion.of(1, at=datetime.now(UTC)).count

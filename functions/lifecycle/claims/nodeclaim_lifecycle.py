@@ -24,7 +24,7 @@ from functions.lifecycle.claims.nomination import (
 )
 from functions.lifecycle.claims.provider_id import restore_provider_id
 from functions.lifecycle.claims.registration import registered_node, registered_nodeclaim
-from functions.lifecycle.disrupted_zones import list_instances
+from functions.lifecycle.compared_instances import list_instances
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, is_true
@@ -192,8 +192,7 @@ def _unrecorded_instances(context: ReconcileContext, snapshot: Snapshot) -> _Unr
     recorded = {instance_id(c.status.provider_id) for c in snapshot.node_claims}
     by_nodeclaim: dict[str, Instance] = {}
     by_launch_group: dict[str, str] = {}
-    instances, _ = list_instances(context, snapshot)
-    for instance in instances:
+    for instance in list_instances(context, snapshot, in_portions=False).instances:
         if not garbage.is_alive(instance) or instance.id in recorded:
             continue
         claim_name = instance.tags.get(names.NODECLAIM_TAG)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from shared.api import labels as names
-from shared.base.struct import Struct
+from shared.base.struct import MutableStruct, Struct
 from shared.cluster import listing, resources, writes
 from shared.cluster.lease import LeaseObject, is_recent
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_ec2 import EC2Client
 
+    from functions.lifecycle.compared_instances import ComparedInstances
     from functions.lifecycle.context import ReconcileContext
     from shared.api.kubernetes import Node
     from shared.cloud_provider import Instance
@@ -48,9 +49,32 @@ class LaunchTemplate(Struct, kw_only=True):
     created_at: datetime
 
 
-def delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: Iterable[Instance]) -> None:
+class RecentLaunches(MutableStruct, kw_only=True):
+    """What a process knows of the launches of the last hour: the instances of all portions, once it has seen them."""
+
+    portions: dict[tuple[int, int], tuple[Instance, ...]] = {}
+    """By the portion's number and count."""
+    deleted_at: datetime | None = None
+
+    def add(self, compared: ComparedInstances, *, now: datetime) -> tuple[Instance, ...] | None:
+        """The instances that were launched in the last hour; None while a portion is missing."""
+        portion = compared.portion
+        recent = tuple(i for i in compared.instances if now - i.launched_at < UNUSED_AFTER)
+        self.portions = {key: known for key, known in self.portions.items() if key[1] == portion.count}
+        self.portions[portion.number, portion.count] = recent
+        if len(self.portions) < portion.count:
+            return None
+        return tuple(instance for known in self.portions.values() for instance in known)
+
+
+def delete_unused(context: ReconcileContext, snapshot: Snapshot, compared: ComparedInstances) -> None:
     """Delete unused launch templates and leases, unless this process did so within the hour."""
-    context.attempt("unused resources", partial(_delete_unused, context, snapshot, tuple(instances)))
+    launches = context.runtime.cached("lifecycle:recent-launches", RecentLaunches)
+    recent = launches.add(compared, now=snapshot.taken_at)
+    is_due = launches.deleted_at is None or snapshot.taken_at - launches.deleted_at >= COLLECTION_INTERVAL
+    if recent is not None and is_due:
+        launches.deleted_at = snapshot.taken_at
+        context.attempt("unused resources", partial(_delete_unused, context, snapshot, recent))
 
 
 def unused_launch_templates(
@@ -82,10 +106,6 @@ def leases_without_node(
 
 def _delete_unused(context: ReconcileContext, snapshot: Snapshot, instances: tuple[Instance, ...]) -> None:
     now = snapshot.taken_at
-    last_run: dict[str, datetime] = context.runtime.cached("lifecycle:unused-resources", dict)
-    if "at" in last_run and now - last_run["at"] < COLLECTION_INTERVAL:
-        return
-    last_run["at"] = now
     ec2 = context.aws.ec2()
     existing = _cluster_launch_templates(ec2, context.settings.cluster_name)
     for template in unused_launch_templates(existing, instances, now=now)[:_MAX_TEMPLATES_PER_RUN]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from local.aws import backends
 from shared.api import labels as names
 from shared.base import aws, runtime
-from shared.cluster.resources import LEASES, NODE_CLAIMS, NODE_POOLS, NODES
+from shared.cluster.resources import NODE_CLAIMS, NODE_POOLS, NODES
 
 if TYPE_CHECKING:
     from tests.integration.termination.conftest import Environment
+
+
+pytestmark = pytest.mark.usefixtures("turns")  # every test holds in a large cluster too, which lists a portion
 
 
 def assert_all_removed(env: Environment, instance: str) -> None:
@@ -151,7 +153,7 @@ def test_a_node_with_an_invalid_provider_id_gets_an_event_and_is_removed_once_no
     assert_all_removed(env, instance)
 
 
-def test_a_nodeclaim_with_an_unassigned_instance_gets_the_registration_timeout(env: Environment) -> None:
+def test_a_nodeclaim_with_an_unassigned_instance_gets_the_registration_timeout(env: Environment, turns: int) -> None:
     group = {names.LAUNCH_GROUP: "g"}
     instance, _ = env.instance(**group)
     env.claim("late", "", registered=False)
@@ -161,7 +163,7 @@ def test_a_nodeclaim_with_an_unassigned_instance_gets_the_registration_timeout(e
     env.settle(minutes=8)
     assert "deletionTimestamp" not in env.stored_claim("late")["metadata"]
     assert env.states()[instance] == "running"
-    env.settle(minutes=4)
+    env.settle(minutes=3 + turns)
     (event,) = env.events("RegistrationTimeout")
     assert instance in event["message"]
     assert_all_removed(env, instance)
@@ -213,69 +215,6 @@ def test_nodeclaims_of_karpenter_get_new_hashes_and_hashes_of_our_version_are_ke
     assert annotations[names.NODEPOOL_HASH_VERSION] == "v3"
     assert annotations[names.NODEPOOL_HASH] != "1234"
     assert env.stored_claim("claim-ours")["metadata"]["annotations"][names.NODEPOOL_HASH] == ours[names.NODEPOOL_HASH]
-
-
-def test_launch_templates_unused_for_an_hour_and_leases_without_node_are_deleted(env: Environment) -> None:
-    ours = [{"Key": names.CLUSTER_TAG.format(cluster="demo"), "Value": "owned"}]
-    with runtime.using(env.host):
-        template_ids = {}
-        for name, tags in (("tenon-demo-used", ours), ("tenon-demo-unused", ours), ("theirs", [])):
-            specs: Any = [{"ResourceType": "launch-template", "Tags": tags}] if tags else []
-            template_ids[name] = aws.ec2().create_launch_template(
-                LaunchTemplateName=name, LaunchTemplateData={"ImageId": "ami-1"}, TagSpecifications=specs
-            )["LaunchTemplate"]["LaunchTemplateId"]
-    env.turn(1800)
-    env.a_node("used")
-    _tag_template(template_ids["tenon-demo-used"])
-    for lease, owner in (
-        ("gone", []),
-        ("used", []),
-        ("owned", [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]),
-    ):
-        env.client.create(
-            LEASES.path(namespace="kube-node-lease"),
-            {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": lease, "namespace": "kube-node-lease", "ownerReferences": owner},
-                "spec": {"renewTime": f"{env.now:%Y-%m-%dT%H:%M:%S.%fZ}"},
-            },
-        )
-    assert templates(env) == {"tenon-demo-used", "tenon-demo-unused", "theirs"}
-    env.reconcile()
-    assert templates(env) == {"tenon-demo-used", "tenon-demo-unused", "theirs"}
-    env.turn(3700 - 1800)
-    env.restart()
-    env.reconcile()
-    assert templates(env) == {"tenon-demo-used", "theirs"}
-    env.turn(3700)
-    env.reconcile()
-    assert templates(env) == {"theirs"}
-    pages = env.client.list_pages(LEASES.path(namespace="kube-node-lease"))
-    assert sorted(n for page in pages for n in ("gone", "used", "owned") if f'"name":"{n}"'.encode() in page) == [
-        "owned",
-        "used",
-    ]
-
-
-def test_unused_launch_templates_are_looked_up_once_an_hour(env: Environment) -> None:
-    env.settle(minutes=5)
-    assert env.calls.count("DescribeLaunchTemplates") == 1
-    env.turn(3600)
-    env.reconcile()
-    assert env.calls.count("DescribeLaunchTemplates") == 2
-
-
-def templates(env: Environment) -> set[str]:
-    with runtime.using(env.host):
-        return {t["LaunchTemplateName"] for t in aws.ec2().describe_launch_templates()["LaunchTemplates"]}
-
-
-def _tag_template(template: str) -> None:
-    """As EC2 does: an instance is tagged with the launch template that it was launched from."""
-    ec2 = backends.ec2("us-east-1")
-    for instance in (i for r in ec2.reservations.values() for i in r.instances):
-        ec2.create_tags([instance.id], {"aws:ec2launchtemplate:id": template})
 
 
 def collectable(env: Environment, claim: str) -> tuple[str, str, str]:
