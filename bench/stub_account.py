@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -26,7 +26,7 @@ from shared.base import runtime
 from shared.instance_types import catalog_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 CLUSTER = "demo"
 REGION = "us-east-1"
@@ -38,36 +38,37 @@ _BATCH_SIZE = 500
 _QUEUES = ("termination", "disruption", "node-groups", "dead-letters", "events")
 
 
-def launch(nodes: int) -> None:
-    """Run the instances of the stub's NodeClaims."""
-    ec2 = boto3.client("ec2")
-    for first in range(0, nodes, _BATCH_SIZE):
-        count = min(_BATCH_SIZE, nodes - first)
-        image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+def launch(numbers: Iterable[int]) -> None:
+    """Run the instances of the stub's NodeClaims with these numbers."""
+    ec2, backend = boto3.client("ec2"), ec2_backends[ACCOUNT][REGION]
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    owned: Any = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
+    waiting = list(numbers)
+    while waiting:
+        batch, waiting = waiting[:_BATCH_SIZE], waiting[_BATCH_SIZE:]
         reservation = ec2.run_instances(
             ImageId=image,
             InstanceType="m5.large",
-            MinCount=count,
-            MaxCount=count,
+            MinCount=len(batch),
+            MaxCount=len(batch),
             InstanceMarketOptions={"MarketType": "spot"},
+            TagSpecifications=[{"ResourceType": "instance", "Tags": owned}],
         )
-        numbers = {i["InstanceId"]: first + n for n, i in enumerate(reservation["Instances"])}
-        for instance in ec2_backends[ACCOUNT][REGION].all_instances():
-            if instance.id in numbers:
-                instance.id = f"i-{numbers[instance.id]:017x}"
-        tags = {f"kubernetes.io/cluster/{CLUSTER}": "owned"}
-        ec2.create_tags(
-            Resources=[f"i-{n:017x}" for n in numbers.values()], Tags=[{"Key": k, "Value": v} for k, v in tags.items()]
-        )
+        ids = {i["InstanceId"]: f"i-{n:017x}" for i, n in zip(reservation["Instances"], batch, strict=True)}
+        for instance in backend.all_instances():
+            if instance.id in ids:
+                tags = backend.tags.pop(instance.id)
+                instance.id = ids[instance.id]
+                backend.tags[instance.id] = tags
 
 
 @contextlib.contextmanager
 def account(
-    nodes: int, pods: int, *, with_catalog: bool = True, fleet_seconds: float = 0
+    nodes: int, pods: int, *, with_catalog: bool = True, ec2_seconds: Mapping[str, float] = MappingProxyType({})
 ) -> Iterator[Mapping[str, str]]:
     """The environment variables of all functions, for a cluster of that size; of other processes too.
 
-    ``with_catalog``: the catalog exists already. ``fleet_seconds``: how long each CreateFleet takes.
+    ``with_catalog``: the catalog exists already. ``ec2_seconds``: how long EC2 takes for each call, by operation.
     """
     raw = catalog_cache.load_or_fetch(region=REGION, seed=0, now=datetime.now(UTC))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -76,8 +77,8 @@ def account(
         stub_api_server(nodes, pods) as (url, authority),
         Cloud(now=lambda: datetime.now(UTC), sleep=time.sleep, region=REGION) as cloud,
     ):
-        if fleet_seconds:
-            cloud.faults.inject_aws("ec2", "CreateFleet", Fault(delay=fleet_seconds), times=sys.maxsize)
+        for operation, seconds in ec2_seconds.items():
+            cloud.faults.inject_aws("ec2", operation, Fault(delay=seconds), times=sys.maxsize)
         cloud.prepare(
             cluster=CLUSTER,
             version="1.34",

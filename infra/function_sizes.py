@@ -69,7 +69,7 @@ class Size(Struct, kw_only=True):
     reserved: int | None = None
 
 
-INTERRUPTION_SECONDS = 54
+INTERRUPTION_SECONDS = 22
 """Measured by `make bench ARGS=function_resources`: the interruption function's first invocation for a hundred
 warnings in a cluster of 5,000 nodes / 100,000 pods, with 50 ms for each page of 500 pods and 10 s for each
 CreateFleet."""
@@ -83,18 +83,18 @@ they compute for twice as long, which costs the same, and wait at half the price
 where their processor time counts."""
 
 SIZES = {
-    # Measured by `make bench ARGS=function_resources`, on 5,000 nodes / 100,000 pods: 480 MiB and 2.9 s. A FIFO queue
+    # Measured by `make bench ARGS=function_resources`, on 5,000 nodes / 100,000 pods: 270 MiB and 7.4 s. A FIFO queue
     # with one message group allows one invocation at a time.
     PROVISIONER: Size(memory=_ONE_VCPU, timeout=60),
-    # 550 MiB and 7.6 s of a vCPU for a sweep; for 1,000 nodes 1.4 s, during which joining nodes wait.
+    # 240 MiB and 7.6 s of a vCPU for a sweep; for 1,000 nodes 2.3 s, during which joining nodes wait.
     # EventBridge invokes it directly. One at a time: Lambda queues a burst of node events instead of making a burst of
     # calls to EC2 and the Kubernetes API.
     LIFECYCLE: Size(memory=HALF_VCPU, timeout=60, reserved=1),
-    # 480 MiB and 6 s of a vCPU. The consolidation search uses at most half of the remaining timeout.
+    # 270 MiB and 14 s of a vCPU. The consolidation search uses at most half of the remaining timeout.
     DISRUPTION: Size(memory=HALF_VCPU, timeout=120),
     # 55 MiB, but 5 s for the pods of 100 nodes: after many spot warnings at once, all of them have two minutes.
     TERMINATION: Size(memory=_ONE_VCPU, timeout=60),
-    # The same decision as provisioning's: 500 MiB and 3.8 s of work for a hundred warnings. The timeout holds
+    # The same decision as provisioning's: 300 MiB and 9.5 s of work for a hundred warnings. The timeout holds
     # INTERRUPTION_SECONDS, and is its queue's visibility timeout: a message whose invocation died is received again a
     # minute before EC2 reclaims the instance, which is enough for a drain with grace periods. NodeClaims are deleted in
     # the first seconds; what a failure loses after that, the next decision repeats.
@@ -119,6 +119,10 @@ WATCHING = frozenset({RELAY})
 """The functions whose invocations last until they are succeeded: that is no error, and a failed one isn't retried."""
 SWEEPING = frozenset({LIFECYCLE, DISRUPTION})
 """The functions whose memory is `-c sweepMemory`."""
+LARGE_CLUSTER, LARGEST_CLUSTER = 5_000, 15_000
+"""Nodes up to which the sizes above are enough, and up to which functions are measured."""
+_LARGE_MEMORY = {LIFECYCLE: _ONE_VCPU, DISRUPTION: _ONE_VCPU, RELAY: 1024}
+"""MiB for clusters of more nodes, each with thirty pods."""
 LEAST_MEMORY, MOST_MEMORY = 128, 10240
 """MiB that Lambda has."""
 RELAY_RUNTIME = {"MALLOC_ARENA_MAX": "1"}
@@ -163,6 +167,12 @@ QUEUES = {
 SECOND_READ_SECONDS = 30
 """The delay of the queue that repeats each minute's read of queues and alarms: EventBridge's schedules are whole
 minutes, and a message to itself would be a loop."""
+
+
+def memory(function: str, cluster_size: int) -> int:
+    """MiB that the function needs in a cluster of that many nodes (`-c clusterSize`)."""
+    least = SIZES[function].memory
+    return max(least, _LARGE_MEMORY.get(function, least)) if cluster_size > LARGE_CLUSTER else least
 
 
 def visibility(function: str) -> int:

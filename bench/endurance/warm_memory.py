@@ -61,7 +61,7 @@ def measure(function: str, invocations: int = INVOCATIONS) -> Measured:
     os.environ[PENDING_PODS] = "0"
     with stub_account.account(NODES, PODS) as environ:
         if function == function_sizes.LIFECYCLE:
-            stub_account.launch(NODES)
+            stub_account.launch(range(NODES))
         at = sorted({min(_FIRST, invocations // 4), invocations // 2, invocations})
         command = [sys.executable, "-m", "bench.endurance.warm_function", function, *map(str, at)]
         own = {**os.environ, **function_sizes.RUNTIME, **environ, "POWERTOOLS_LOG_LEVEL": "CRITICAL"}

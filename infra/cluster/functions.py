@@ -277,9 +277,10 @@ def _role(
 
 
 def _memory(name: str, options: StackOptions) -> int:
+    least = function_sizes.memory(name, options.cluster_size)
     if name == function_sizes.RELAY:
-        return options.relay_memory
-    return options.sweep_memory if name in function_sizes.SWEEPING else function_sizes.SIZES[name].memory
+        return max(least, options.relay_memory)
+    return max(least, options.sweep_memory) if name in function_sizes.SWEEPING else least
 
 
 def is_in_vpc(name: str, options: StackOptions) -> bool:

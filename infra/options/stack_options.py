@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra import function_sizes
-from infra.function_sizes import HALF_VCPU, LEAST_MEMORY, MOST_MEMORY
+from infra.function_sizes import HALF_VCPU, LARGE_CLUSTER, LARGEST_CLUSTER, LEAST_MEMORY, MOST_MEMORY
 from infra.options import formats, shadow_pools
 from infra.options.rules import Option, OptionError, Rule, choice, names, number, option, separated, switch, text, words
 from shared.api import labels
@@ -68,6 +68,9 @@ class StackOptions:
     `pod`: a Deployment with two pods holds it, with the image and the role that the next keys give. `webhook`: nothing
     watches the cluster, and an admission webhook announces new pods, for clusters that idle ([what it
     lacks](../architecture.md#the-webhook))."""
+    cluster_size: int = option("clusterSize", number(LARGE_CLUSTER, 1, LARGEST_CLUSTER, "nodes from {least} to {most}"))
+    """Nodes that the cluster may grow to; default: 5000. From 5001 on, functions get the memory for
+    [15,000 nodes and 450,000 pods](../scale.md)."""
     relay_memory: int = option("relayMemory", number(_RELAY_MEMORY, LEAST_MEMORY, MOST_MEMORY, _MEMORY))
     """MiB of memory of the relay function; default: 128. [How much a cluster needs](../architecture.md#the-relay)."""
     sweep_memory: int = option("sweepMemory", number(HALF_VCPU, HALF_VCPU, MOST_MEMORY, _MEMORY))

@@ -222,6 +222,7 @@ def test_invocations_are_traced_only_with_the_option(cloud_assembly: Path, confi
         ({"relayMemory": "64"}, "-c relayMemory=64: must be MiB from 128 to 10240"),
         ({"relayMemory": "1GiB"}, "-c relayMemory=1GiB: must be MiB from 128 to 10240"),
         ({"sweepMemory": "512"}, "-c sweepMemory=512: must be MiB from 885 to 10240"),
+        ({"clusterSize": "20000"}, "-c clusterSize=20000: must be nodes from 1 to 15000"),
         ({"nodeRoles": 3}, "-c nodeRoles=3: must be names separated by commas"),
     ],
 )

@@ -78,6 +78,7 @@ def test_arns_of_the_apps_own_resources_are_accepted() -> None:
         {"kinds": "kept", "capacityBuffers": "kept", "bundle": "source", "functionArchitecture": "amd64"},
         {"relayMemory": "256", "sweepMemory": "1769", "reservedConcurrency": "true", "observability": "full"},
         {"nodeRole": "a", "nodeRoles": "b,c", "subnets": "s-1,s-2", "securityGroups": "g-1", "tracing": "active"},
+        {"clusterSize": "15000"},
         {"standby": "on", "nodeGroups": "on", "plannedPods": "off"},
         {"commitments": "on", "commitmentShare": "0.25"},
         {"bufferQueues": "q", "bufferAlarms": "a", "bufferEvents": "s/T", "bufferEventBus": "b"},

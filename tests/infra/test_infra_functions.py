@@ -1,9 +1,12 @@
 """The Lambda functions of the stack, and their storage."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
-from infra import function_sizes
+import pytest
+
+from infra import assembly, function_sizes
 from infra.cluster import functions as functions_
 from infra.cluster.kubernetes import cluster_manifests
 from shared.base import aws, settings
@@ -70,6 +73,28 @@ def test_a_failed_interruption_batch_is_retried_within_a_spot_warning(functions:
 
 def test_the_interruption_function_has_time_for_the_slowest_measured_invocation(functions: Functions) -> None:
     assert functions[function_sizes.INTERRUPTION][1]["Timeout"] > function_sizes.INTERRUPTION_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("context", "sweeping", "relay"),
+    [({"clusterSize": "5000"}, 885, 128), ({"clusterSize": "15000", "relayMemory": "2048"}, 1769, 2048)],
+)
+def test_functions_have_the_memory_that_a_large_cluster_needs(
+    context: dict[str, str], sweeping: int, relay: int
+) -> None:
+    given = {"bundle": "source", "clusterSide": "printed", **context}
+    folder = assembly.cached(cluster="demo", root=assembly.CHECKOUT, context=given)
+    template = json.loads((folder / "tenon-demo.template.json").read_text())
+    memory = {
+        name: resource["Properties"]["MemorySize"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function"
+        for name in function_sizes.FUNCTIONS
+        if resource["Properties"]["Handler"] == f"functions.{name}.handler.handle"
+    }
+    default = {name: function_sizes.SIZES[name].memory for name in function_sizes.FUNCTIONS}
+    changed = dict.fromkeys(function_sizes.SWEEPING, sweeping) | {function_sizes.RELAY: relay}
+    assert memory == default | changed
 
 
 def test_calls_time_out_before_the_function_that_makes_them(functions: Functions) -> None:
