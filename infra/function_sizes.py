@@ -71,8 +71,8 @@ class Size(Struct, kw_only=True):
 
 INTERRUPTION_SECONDS = 22
 """Measured by `make bench ARGS=function_resources`: the interruption function's first invocation for a hundred
-warnings in a cluster of 5,000 nodes / 100,000 pods, with 50 ms for each page of 500 pods and 10 s for each
-CreateFleet."""
+warnings in a cluster of 5,000 nodes / 100,000 pods, with 50 ms for each page of a list, 1 s for each page of
+DescribeInstances and 10 s for each CreateFleet."""
 
 _ONE_VCPU = 1769
 """MiB. Functions that pods or spot instances wait for get a whole processor. This memory is enough for clusters three

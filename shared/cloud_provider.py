@@ -194,7 +194,7 @@ class Instance(Struct, kw_only=True):
         return provider_id(self.zone, self.id)
 
 
-class Portion(Struct, frozen=True):
+class Portion(Struct):
     """A share of a cluster's instances: those whose ids end with some of the hexadecimal digits.
 
     ``count`` portions, numbered from 0, make up the whole.

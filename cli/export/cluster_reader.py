@@ -1,7 +1,7 @@
 """Reads from the Kubernetes API what the metrics need, and nothing else, so that few rights suffice.
 
-The order of the lists is that of :mod:`shared.cluster.snapshot_reader`. In a large cluster the pods are updated by a
-watch instead of a list each time (:mod:`shared.cluster.watched_objects`).
+The order of the lists is that of :mod:`shared.cluster.snapshot_reader`. In a large cluster pods and nodes are updated
+by a watch instead of a list each time (:mod:`shared.cluster.watched_objects`).
 """
 
 from __future__ import annotations

@@ -115,12 +115,14 @@ def list_objects(
 
 
 def version_of(client: Client, resource: Resource) -> str:
-    """The resourceVersion that a list of the kind has now; read by a list of one object.
+    """The resourceVersion that a list of the kind has now; read by a list of a name that no object has.
+
+    It has one page, so none is read ahead.
 
     Raises:
         ApiError: the API server can't be read.
     """
-    page = next(iter(client.list_pages(resource.path(), limit=1)))
+    [page] = client.list_pages(resource.path(), fields="metadata.name=-", limit=1)
     return _page_decoder(msgspec.Raw).decode(page).metadata.resource_version
 
 

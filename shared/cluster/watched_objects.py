@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import PodStatus
     from shared.api.meta import Condition, ObjectMeta
     from shared.cluster.client import Client
+    from shared.cluster.resources import Resource
     from shared.cluster.watch import WatchEvent
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -79,6 +80,25 @@ class _Metadata(WireStruct, rename="camel"):
 
 class _MetadataOnly(WireStruct):
     metadata: _Metadata = _Metadata()
+
+
+def _changed(event: WatchEvent, resource: Resource, kind: type[T]) -> tuple[_Metadata, T | InvalidObject | None]:
+    """The metadata of an event's object, and the object; None: it is gone, or the event is a bookmark."""
+    raw = bytes(event.object)
+    metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
+    return metadata, None if event.type in {"BOOKMARK", "DELETED"} else listing.decode(raw, resource, kind)
+
+
+def _replace(
+    key: str, current: T | InvalidObject | None, objects: dict[str, T], invalid: dict[str, InvalidObject]
+) -> None:
+    """Put the object where it belongs now; one that is gone belongs nowhere."""
+    objects.pop(key, None)
+    invalid.pop(key, None)
+    if isinstance(current, InvalidObject):
+        invalid[key] = current
+    elif current is not None:
+        objects[key] = current
 
 
 class ValueSharing:
@@ -276,24 +296,14 @@ class PodCache:
             raise WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:
-        raw = bytes(event.object)
-        metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
+        metadata, pod = _changed(event, PODS, Pod)
         self._version = metadata.resource_version
-        if event.type == "BOOKMARK":
-            return
         key = f"{metadata.namespace or 'default'}/{metadata.name}"
-        self._pods.pop(key, None)
+        _replace(key, pod, self._pods, self._invalid)
         self._unbound_versions.pop(key, None)
-        self._invalid.pop(key, None)
-        if event.type == "DELETED":
-            return
-        decoded = listing.decode(raw, PODS, Pod)
-        if isinstance(decoded, InvalidObject):
-            self._invalid[key] = decoded
-        else:
-            self._sharing.share((decoded,))
-            self._pods[key] = decoded
-            if not decoded.spec.node_name:
+        if isinstance(pod, Pod):
+            self._sharing.share((pod,))
+            if not pod.spec.node_name:
                 self._unbound_versions[key] = metadata.resource_version
 
 
@@ -354,17 +364,6 @@ class NodeCache:
         raise WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:
-        raw = bytes(event.object)
-        metadata = msgspec.json.decode(raw, type=_MetadataOnly).metadata
+        metadata, node = _changed(event, NODES, Node)
         self._version = metadata.resource_version
-        if event.type == "BOOKMARK":
-            return
-        self._nodes.pop(metadata.name, None)
-        self._invalid.pop(metadata.name, None)
-        if event.type == "DELETED":
-            return
-        decoded = listing.decode(raw, NODES, Node)
-        if isinstance(decoded, InvalidObject):
-            self._invalid[metadata.name] = decoded
-        else:
-            self._nodes[metadata.name] = decoded
+        _replace(metadata.name, node, self._nodes, self._invalid)
