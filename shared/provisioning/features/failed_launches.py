@@ -40,10 +40,10 @@ def remember(provisioning: Provisioning, claims: Sequence[NodeClaim], *, now: da
             text = msgspec.json.encode([*known, *failed][-_MAX_LAUNCHES:]).decode()
             if lease_record.write(provisioning.client, record, text):
                 return
+        why = f"{_ATTEMPTS} times another writer of the record was first"
     except ApiError as error:
-        provisioning.logger.warning(
-            "Failed launches can't be recorded, and count for an hour", extra={"why": str(error)}
-        )
+        why = str(error)
+    provisioning.logger.warning("Failed launches can't be recorded, and count for an hour", extra={"why": why})
 
 
 def take(provisioning: Provisioning) -> tuple[FailedLaunch, ...]:
