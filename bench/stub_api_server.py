@@ -222,6 +222,8 @@ class StubResponses:
             items = self._pending
         elif plural == "pods" and node_name:
             items = self._pods[int(node_name.partition("-")[2]) : self._pod_count : self._nodes]
+        elif query.get("fieldSelector") == "metadata.name=-":  # the list that reads a kind's resourceVersion
+            items = []
         else:
             items = self._pods if plural == "pods" else self._lists.get(plural, [])
         start = int(query.get("continue") or 0)

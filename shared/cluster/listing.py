@@ -122,7 +122,7 @@ def version_of(client: Client, resource: Resource) -> str:
     Raises:
         ApiError: the API server can't be read.
     """
-    [page] = client.list_pages(resource.path(), fields="metadata.name=-", limit=1)
+    page = next(iter(client.list_pages(resource.path(), fields="metadata.name=-", limit=1)))
     return _page_decoder(msgspec.Raw).decode(page).metadata.resource_version
 
 
