@@ -97,8 +97,8 @@ def _all_by_price(free: NDArray[np.int64], price: NDArray[np.float64]) -> NDArra
     return np.lexsort((np.arange(len(price)), -free.sum(1), price))
 
 
-def _no_nodes(requested: NDArray[np.int64], *_: object, **__: object) -> NDArray[np.bool_]:
-    return np.zeros(len(requested), np.bool_)
+def _no_taints(requested: NDArray[np.int64], *_: object, **__: object) -> NDArray[np.int64]:
+    return np.zeros(len(requested), np.int64)
 
 
 def _as_planned(
@@ -170,8 +170,8 @@ PASSES = (
     ),
     Pass(
         name="soft taints",
-        at="shared.disruption.soft_taints:avoided",
-        identity=_no_nodes,
+        at="shared.disruption.soft_taints:taint_counts",
+        identity=_no_taints,
         code=("shared.disruption.soft_taints", "functions.disruption.soft_taints"),
         sets=("days",),
     ),

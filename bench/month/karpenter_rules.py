@@ -183,7 +183,7 @@ class KarpenterRules:
         empty = [n for n in _candidates(cluster, self._after) if not n.pods]
         return [n.name for n in _within_budgets(cluster, empty)]
 
-    def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
+    def soft_taints(self, cluster: SimulatedCluster) -> Sequence[tuple[SimulatedNode, int]]:
         """None: Karpenter has no soft taints."""
         del cluster
         return ()

@@ -1,8 +1,8 @@
 """Simulates a cluster with the pods of a trace, second by second, under rules that launch, move and remove nodes.
 
-kube-scheduler binds a pod to the least allocated node that has room, if possible to one without a soft taint. A pod
-without a node waits for the next decision, two seconds later, and then for the boot of the node. Each minute the rules
-say which nodes are empty and which get soft taints. They consolidate at their own interval, and again as soon as a
+kube-scheduler binds a pod to the node that has room and that its default plugins score highest. A pod without a node
+waits for the next decision, two seconds later, and then for the boot of the node. Each minute the rules say which nodes
+are empty and which get soft taints. They consolidate at their own interval, and again as soon as a
 command is started or carried out. Commands are validated after 15 s. Replacements are ready before their nodes are
 drained. All rules have the same boots.
 """
@@ -57,8 +57,8 @@ class Rules(Protocol):
         """The empty nodes to delete now."""
         ...
 
-    def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
-        """The nodes that have a soft taint from now on."""
+    def soft_taints(self, cluster: SimulatedCluster) -> Iterable[tuple[SimulatedNode, int]]:
+        """How many soft taints nodes have from now on; the others have none."""
         ...
 
     def consolidate(self, cluster: SimulatedCluster) -> Command | None:
@@ -99,8 +99,8 @@ class SimulatedCluster:
         """1 + the pool's index, 0 for rows that take no pods."""
         self.zone_indexes = np.zeros(_MAX_NODES, np.int64)
         self.pool_indexes = np.zeros(_MAX_NODES, np.int64)
-        self.is_tainted = np.zeros(_MAX_NODES, np.bool_)
-        """The rows with a soft taint."""
+        self.soft_taints = np.zeros(_MAX_NODES, np.int64)
+        """How many soft taints each row has."""
         self._row_nodes: dict[int, SimulatedNode] = {}
         self._rows = list(range(_MAX_NODES - 1, -1, -1))
         self._top = 0
@@ -159,21 +159,21 @@ class SimulatedCluster:
             self._at(self.now + BATCH, self._decide)
 
     def _best_row(self, pod: SimulatedPod) -> int | None:
-        """The least allocated node with room, by cpu and memory, as kube-scheduler scores nodes.
+        """The node with room that kube-scheduler's default plugins and weights score highest, by cpu and memory.
 
-        The weights of its plugins put every node without a soft taint before those with one.
+        They are TaintToleration (3), NodeResourcesFit (least allocated, 1) and NodeResourcesBalancedAllocation (1).
         """
         top = self._top
         fits = (self._bindable[:top] == POOLS.index(pod.pool) + 1) & (self.free[:top] >= pod.size).all(1)
         if pod.trace.zone_spread:
             fits &= pod.allowed_zones(self.zone_counts)[self.zone_indexes[:top]]
-        rows = np.flatnonzero(fits & ~self.is_tainted[:top])
-        if not len(rows):
-            rows = np.flatnonzero(fits)
+        rows = np.flatnonzero(fits)
         if not len(rows):
             return None
         left = (self.free[rows, :2] - pod.size[:2]) / self.capacity[rows, :2]
-        return int(rows[int(left.sum(1).argmax())])
+        taints = self.soft_taints[rows]
+        score = left.sum(1) / 2 - np.abs(left[:, 0] - left[:, 1]) / 2 - 3 * taints / max(1, taints.max())
+        return int(rows[int(score.argmax())])
 
     def _assign(self, pod: SimulatedPod, row: int) -> None:
         node = self._row_nodes[row]
@@ -250,7 +250,7 @@ class SimulatedCluster:
         self._top = max(self._top, row + 1)
         self.free[row] = offerings.free[offerings.row[launch.instance_type]]
         self.capacity[row] = self.free[row]
-        self.is_tainted[row] = False
+        self.soft_taints[row] = 0
         self.zone_indexes[row] = ZONES.index(launch.zone)
         self.pool_indexes[row] = POOLS.index(launch.pool)
         rng = random.Random(f"{self._seed} {serial}")  # noqa: S311 (boots)
@@ -301,8 +301,9 @@ class SimulatedCluster:
         if any(n.empty_since is not None and not n.is_leaving and not n.is_reserved for n in self.nodes.values()):
             for name in self._rules.empty_nodes(self):
                 self._remove(self.nodes[name])
-        self.is_tainted[:] = False
-        self.is_tainted[[n.row for n in self._rules.avoided(self)]] = True
+        self.soft_taints[:] = 0
+        for node, taints in self._rules.soft_taints(self):
+            self.soft_taints[node.row] = taints
 
     def _consolidate_regularly(self) -> None:
         self._at(self.now + self._rules.interval, self._consolidate_regularly)

@@ -28,7 +28,7 @@ from shared.scheduling.decision import Problem
 from shared.scheduling.scheduler import schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from bench.month.simulated_cluster import SimulatedCluster
     from bench.month.simulated_objects import SimulatedNode, SimulatedPod
@@ -106,13 +106,14 @@ class TenonRules:
         result = emptiness.compute(state, BudgetTracker(state.snapshot, now=state.now))
         return [node for command in result.commands for node in command.nodes]
 
-    def avoided(self, cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
-        """The nodes that get soft taints, from the cluster's arrays: a snapshot each minute would take too long."""
+    def soft_taints(self, cluster: SimulatedCluster) -> Iterator[tuple[SimulatedNode, int]]:
+        """The nodes' soft taints, from the cluster's arrays: a snapshot each minute would take too long."""
         groups: dict[tuple[str, str], list[SimulatedNode]] = {}
         for node in cluster.nodes.values():
             if node.is_ready and not node.is_leaving and not node.is_reserved:
                 groups.setdefault((node.pool, node.zone), []).append(node)
-        return [node for nodes in groups.values() for node in _avoided(cluster, nodes)]
+        for nodes in groups.values():
+            yield from zip(nodes, _taint_counts(cluster, nodes), strict=True)
 
     def consolidate(self, cluster: SimulatedCluster) -> Command | None:
         """The command of the best set of nodes."""
@@ -168,15 +169,15 @@ class TenonRules:
         return None if coverage is None else coverage.unused
 
 
-def _avoided(cluster: SimulatedCluster, nodes: Sequence[SimulatedNode]) -> list[SimulatedNode]:
+def _taint_counts(cluster: SimulatedCluster, nodes: Sequence[SimulatedNode]) -> list[int]:
     rows = np.array([n.row for n in nodes])
-    chosen = soft_taints.avoided(
+    counts: list[int] = soft_taints.taint_counts(
         cluster.capacity[rows] - cluster.free[rows],
         cluster.free[rows],
         may_go=np.ones(len(rows), np.bool_),
-        is_tainted=cluster.is_tainted[rows],
-    )
-    return [node for node, is_chosen in zip(nodes, chosen.tolist(), strict=True) if is_chosen]
+        current=cluster.soft_taints[rows],
+    ).tolist()
+    return counts
 
 
 def _name(key: str) -> str:

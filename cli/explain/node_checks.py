@@ -13,7 +13,7 @@ from shared.base.struct import Struct
 from shared.disruption import candidates, consolidation, drift, repair, savings
 from shared.disruption.budgets import allowed_disruptions, budget_problems, hold
 from shared.disruption.command import DRIFTED, EMPTY, EXPIRED, UNDERUTILIZED, UNHEALTHY, Blocker
-from shared.disruption.soft_taints import has_soft_taint
+from shared.disruption.soft_taints import could_go, soft_taint_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,8 @@ SAVES = "saves"
 """The check of what the removal of the node alone would save."""
 _MAX_INSTANCE_TYPES = 5
 _MAX_PODS = 3
+_COULD_GO = "avoid the node, by soft taints: its pods would fit on other nodes of the NodePool and zone"
+_LESS_USED = "first fill nodes of the NodePool and zone that are used more, by a soft taint"
 
 
 class NodeChecks(Struct, kw_only=True):
@@ -59,10 +61,13 @@ class NodeChecks(Struct, kw_only=True):
                 checks.append(Check(name="pending pods", ok=False, detail="they need new nodes first"))
         elif self.candidate.pool.spec.disruption.consolidate_after == "Never":
             checks.append(Check(name="consolidateAfter", ok=False, detail="Never: empty nodes are kept"))
-        if has_soft_taint(self.candidate.node):
-            detail = "avoid the node, by a soft taint: its pods would fit on other nodes of the NodePool and zone"
-            checks.append(Check(name="new pods", ok=None, detail=detail))
+        checks += self._soft_taints()
         return tuple(checks)
+
+    def _soft_taints(self) -> list[Check]:
+        node = self.candidate.node
+        detail = _COULD_GO if could_go(node) else _LESS_USED
+        return [Check(name="new pods", ok=None, detail=detail)] if soft_taint_count(node) else []
 
     def _blocked(self) -> Check:
         blocker = candidates.disruption_blocker(self.view, self.candidate)

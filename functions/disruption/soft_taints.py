@@ -5,6 +5,7 @@ A taint that can't be written is left to the next sweep: it is a preference, and
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shared.cluster import resources, writes
@@ -23,16 +24,13 @@ MAX_CHANGES = 50
 
 def write_soft_taints(client: Client, state: DisruptionState, *, logger: Logger) -> None:
     """Add and remove soft taints."""
-    added: list[str] = []
-    removed: list[str] = []
-    for node in soft_taints.changed_nodes(state)[:MAX_CHANGES]:
-        is_tainted = soft_taints.has_soft_taint(node)
-        change = soft_taints.without_soft_taint if is_tainted else soft_taints.with_soft_taint
+    changed: dict[str, list[str]] = {"filled_first": [], "filled_next": [], "filled_last": []}
+    for node, count in soft_taints.changed_nodes(state)[:MAX_CHANGES]:
         try:
-            writes.update(client, resources.NODES, node, change)
+            writes.update(client, resources.NODES, node, partial(soft_taints.with_soft_taints, count=count))
         except ApiError as error:
-            logger.info("Couldn't change a soft taint", extra={"node": node.metadata.name, "why": str(error)})
+            logger.info("Couldn't change soft taints", extra={"node": node.metadata.name, "why": str(error)})
             continue
-        (removed if is_tainted else added).append(node.metadata.name)
-    if added or removed:
-        logger.info("Changed which nodes new pods avoid", extra={"avoided": added, "no_longer_avoided": removed})
+        list(changed.values())[count].append(node.metadata.name)
+    if any(changed.values()):
+        logger.info("Changed which nodes new pods avoid", extra=changed)

@@ -29,6 +29,10 @@ PODS_NOT_NOMINATED = Taint(key=names.PODS_NOT_NOMINATED_TAINT, effect=NO_SCHEDUL
 """Startup taint of nodes until the pods that are planned for them are nominated."""
 DELETION_CANDIDATE = Taint(key=names.DELETION_CANDIDATE_TAINT, effect=PREFER_NO_SCHEDULE)
 """Soft taint of nodes that could go: new pods fill other nodes first. Scheduling decisions ignore it."""
+LESS_USED = Taint(key=names.LESS_USED_TAINT, effect=PREFER_NO_SCHEDULE)
+"""Soft taint of the less used half of the nodes that stay, and of those that could go: kube-scheduler counts taints."""
+SOFT_TAINTS = (LESS_USED, DELETION_CANDIDATE)
+"""A node that new pods should avoid has the first, or both."""
 _EPHEMERAL = frozenset(
     {
         names.NOT_READY_TAINT,
@@ -132,6 +136,11 @@ def with_taint(taints: Iterable[Taint], taint: Taint) -> list[Taint]:
 def without_taint(taints: Iterable[Taint], key: str) -> list[Taint]:
     """The taints but for those of that key, whatever their effects."""
     return [taint for taint in taints if taint.key != key]
+
+
+def without_soft_taints(taints: Iterable[Taint]) -> list[Taint]:
+    """The taints but for Tenon's soft ones."""
+    return [t for t in taints if not any(same_taint(t, soft) for soft in SOFT_TAINTS)]
 
 
 def with_disrupted(taints: list[Taint]) -> list[Taint]:

@@ -20,7 +20,7 @@ from shared.api.kubernetes import Taint
 from shared.api.nodeclaim import is_rebooting
 from shared.api.pods import is_daemon, is_terminal, is_terminating, mounts_claims, spec_requests
 from shared.api.quantity import QuantityError, Resources, add, parse_resources
-from shared.api.taints import DELETION_CANDIDATE, REBOOTING, is_ephemeral, same_taint
+from shared.api.taints import REBOOTING, is_ephemeral, same_taint, without_soft_taints
 from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.attached_volumes import with_missing_drivers
 from shared.scheduling.rules.host_ports import host_ports
@@ -342,7 +342,7 @@ def _size(node: Node, claim: NodeClaim | None) -> tuple[Resources, Resources]:
 
 def _taints(node: Node, claim: NodeClaim | None, *, initialized: bool) -> list[Taint]:
     """The taints that decide which pods come; those that will be gone before the node is initialized are left out."""
-    taints = [t for t in node.spec.taints if not same_taint(t, DELETION_CANDIDATE)]
+    taints = without_soft_taints(node.spec.taints)
     if node.spec.unschedulable:
         taints.append(CORDON)
     if initialized:

@@ -34,6 +34,6 @@ def test_a_node_that_could_go_is_avoided(shell: Shell) -> None:
     (stays,), (goes,) = (
         {p["spec"]["nodeName"] for p in world.pods() if name in p["metadata"]["name"]} for name in ("web-0", "web-1")
     )
-    text = "avoid the node, by a soft taint: its pods would fit on other nodes of the NodePool and zone"
+    text = "avoid the node, by soft taints: its pods would fit on other nodes of the NodePool and zone"
     assert text in " ".join(shell.tenon("explain", "node", goes).out.split())
     assert "soft taint" not in shell.tenon("explain", "node", stays).out

@@ -110,7 +110,7 @@ class _Script:
     def empty_nodes(self, _cluster: SimulatedCluster) -> Sequence[str]:
         return ()
 
-    def avoided(self, _cluster: SimulatedCluster) -> Sequence[SimulatedNode]:
+    def soft_taints(self, _cluster: SimulatedCluster) -> Sequence[tuple[SimulatedNode, int]]:
         return ()
 
     def consolidate(self, cluster: SimulatedCluster) -> Command | None:
