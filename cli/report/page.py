@@ -14,7 +14,7 @@ import msgspec
 
 from cli import html_page, terminal
 from cli.progress import progress
-from cli.report import charts, costs, traffic
+from cli.report import charts, costs, moves, traffic
 from cli.report.recording import total_cost
 from shared.base.decision_log import INTERRUPTED
 from shared.base.plurals import plural
@@ -59,6 +59,7 @@ def page(recording: Recording) -> str:
         "interruptions": _interruption_note(recording),
         "pods_label": html.escape(_pods_label(recording)),
         "launches": _launches(recording),
+        "moves": moves.section(recording),
         "costs": costs.section(recording.costs),
         "traffic": traffic.section(recording.traffic),
         "decisions": _decisions(recording),

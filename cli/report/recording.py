@@ -62,7 +62,10 @@ class Sample(WireStruct, array_like=True):
 
 
 class RecordedDecision(WireStruct, kw_only=True):
-    """A disruption decision: ``outcome`` is taken, refused or undone; ``savings`` are USD per hour."""
+    """A disruption decision: ``outcome`` is taken, refused or undone; ``savings`` are USD per hour.
+
+    ``pods`` and ``nodes`` are those of the whole command; an object blocks it where ``blocked_by`` isn't "".
+    """
 
     at: float
     node: str
@@ -70,6 +73,9 @@ class RecordedDecision(WireStruct, kw_only=True):
     reason: str
     why: str
     savings: float | None = None
+    pods: int = 0
+    nodes: int = 0
+    blocked_by: str = ""
 
     @classmethod
     def of(cls, record: DecisionRecord, at: float) -> RecordedDecision:
@@ -81,6 +87,9 @@ class RecordedDecision(WireStruct, kw_only=True):
             reason=record.reason,
             why=record.why,
             savings=record.savings,
+            pods=record.pods,
+            nodes=record.nodes,
+            blocked_by=record.blocked_by,
         )
 
 

@@ -9,7 +9,7 @@ from cli import json_output
 from cli.cluster.reader import open_cluster
 from cli.errors import UsageError
 from cli.printable import echo
-from cli.report import cluster_recording, costs, json_report, page
+from cli.report import cluster_recording, costs, json_report, moves, page
 from cli.report import recording as recordings
 from cli.terminal import console
 from shared.base.plurals import plural
@@ -47,5 +47,8 @@ def run(
         return
     counts = f"{plural(len(recorded.spans), 'node')}, {plural(len(recorded.decisions), 'decision')}"
     echo(f"{written}: {counts}")
+    figures = moves.recorded_moves(recorded)
+    if figures.commands or figures.refused:
+        echo(moves.summary(figures))
     if recorded.costs is not None:
         costs.show(console(), recorded.costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 from cli.report.page import page
 from cli.report.recording import read
 from local.kubernetes import kinds
-from local.world.sample_objects import daemon_set
+from local.world.sample_objects import daemon_set, deployment, node_class, node_pool
 from tests.integration.cli.command import CHECKOUT, TENON, CommandResult, call
 
 if TYPE_CHECKING:
@@ -101,3 +102,32 @@ def test_a_recording_has_no_labels_of_pods(tmp_path: Path) -> None:
     refused = call("report", str(tmp_path / "run.json"), "--cost-label", "team")
     assert refused.code == 2
     assert "--cost-label needs a live cluster" in refused.err
+
+
+def test_moved_pods_stand_beside_those_that_greedy_would_have_moved(shell: Shell, tmp_path: Path) -> None:
+    world = shell.world
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
+    types = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["m5.xlarge"]}
+    world.apply([node_class(world), node_pool(types, disruption=disruption)])
+    costly = {"karpenter.sh/disruption-cost": str(2**31 - 1), "tenon.sh/lost-work": "24h"}
+    annotations: dict[str, dict[str, str]] = {"light": {}, "heavy": costly}
+    zones = {"light": "us-east-1a", "heavy": "us-east-1b"}
+    for name, zone in zones.items():
+        for i in (1, 2):  # four fill a node
+            pod = {"nodeSelector": {"topology.kubernetes.io/zone": zone}}
+            requests = {"cpu": "900m", "memory": "256Mi"}
+            world.apply(deployment(f"{name}-{i}", 4, requests, annotations=annotations[name], **pod))
+            world.run_until_idle()
+    for name in zones:
+        for i in (1, 2):
+            world.scale("default", f"{name}-{i}", 2)
+    world.run_for(timedelta(minutes=75))  # a node is refused once an hour
+    html = tmp_path / "cluster.html"
+    result = shell.tenon("report", "-o", str(html), "--json")
+    assert result.code == 0, result.err
+    moves = json.loads(result.out)["moves"]
+    assert (moves["commands"], moves["moved"]) == (1, 2)
+    assert moves["refused"] == 4, "the pods of either of two nodes"
+    assert 0 < moves["refusedSavings"] < 0.2
+    assert "Consolidation moved 2 pods in 1 command." in html.read_text()
+    assert "Moves of 4 more would have cost more than they save" in shell.tenon("report", "-o", str(html)).out

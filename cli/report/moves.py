@@ -1,0 +1,117 @@
+"""What moved pods have saved, and what more moves would have: a cluster's own point beside the greedy one.
+
+A greedy autoscaler removes whatever is cheaper now. Tenon leaves a node if its savings, for as long as they last, are
+less than what moving its pods costs, and writes that to the decision log. So the log says what greedy would have done
+in addition: the pods of those nodes, and at most their savings until the next decision about the node.
+"""
+
+from __future__ import annotations
+
+import html
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from shared.base.decision_log import REFUSED, TAKEN
+from shared.base.plurals import plural
+from shared.base.struct import WireStruct
+from shared.disruption.command import UNDERUTILIZED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cli.report.recording import RecordedDecision, Recording
+
+_REPEATED = 3600.0
+"""Seconds after which a refused candidate is written again (functions/disruption/decision_records.py)."""
+_LATE = 300.0
+"""A row that comes at most so much later, in seconds, is about the same refusal."""
+_BAR_PERCENT = 60
+"""The width of the longest bar, in percent; its label is next to it."""
+
+
+class RecordedMoves(WireStruct, kw_only=True, rename="camel"):
+    """Consolidation's ``commands`` moved ``moved`` pods.
+
+    It left nodes with ``refused`` pods more, whose removal would have saved at most ``refused_savings``, USD in total.
+    """
+
+    commands: int
+    moved: int
+    refused: int
+    refused_savings: float
+
+
+def recorded_moves(recording: Recording) -> RecordedMoves:
+    """The moves of a recording, by its decisions."""
+    decisions = [d for d in recording.decisions if d.reason == UNDERUTILIZED]
+    commands = list(_commands(decisions))
+    refusals = list(_refusals(recording.decisions, recording.end))
+    return RecordedMoves(
+        commands=len(commands),
+        moved=sum(commands),
+        refused=sum(pods for pods, _ in refusals),
+        refused_savings=round(sum(usd for _, usd in refusals), 4),
+    )
+
+
+def _commands(decisions: Iterable[RecordedDecision]) -> Iterator[int]:
+    """The pods of each command: it has a row for each of its nodes, and no row if it was rolled back."""
+    undone = {(d.node, d.at) for d in decisions if d.outcome not in {TAKEN, REFUSED}}
+    rows: dict[tuple[float, str, int, int], int] = defaultdict(int)
+    for d in decisions:
+        is_undone = any(node == d.node and at >= d.at for node, at in undone)
+        if d.outcome == TAKEN and d.pods and d.nodes and not is_undone:
+            rows[d.at, d.why, d.pods, d.nodes] += 1
+    for (_, _, pods, nodes), count in rows.items():
+        yield from [pods] * -(-count // nodes)
+
+
+def _refusals(decisions: Iterable[RecordedDecision], end: float) -> Iterator[tuple[int, float]]:
+    """Pods and USD of each refused removal that costs alone forbade; one that goes on has pods once."""
+    by_node: dict[str, list[RecordedDecision]] = defaultdict(list)
+    for d in sorted(decisions, key=lambda d: d.at):
+        by_node[d.node].append(d)
+    for rows in by_node.values():
+        goes_on = False
+        for row, following in pairwise([*rows, None]):
+            assert row is not None
+            until = end if following is None else following.at
+            if row.outcome == REFUSED and row.reason == UNDERUTILIZED and not row.blocked_by and (row.savings or 0) > 0:
+                hours = min(until - row.at, _REPEATED) / 3600
+                yield 0 if goes_on else row.pods, (row.savings or 0.0) * max(0.0, hours)
+                goes_on = until - row.at <= _REPEATED + _LATE
+            else:
+                goes_on = False
+
+
+def section(recording: Recording) -> str:
+    """The page's section; nothing without a decision about moves."""
+    moves = recorded_moves(recording)
+    if not moves.commands and not moves.refused:
+        return ""
+    widest = max(moves.moved, moves.refused)
+    bars = (
+        ("realised", moves.moved, f"{plural(moves.moved, 'pod')} moved"),
+        ("bought", moves.refused, f"{plural(moves.refused, 'pod')} more that a greedy autoscaler would have moved"),
+    )
+    lanes = "".join(
+        f'<div class="bar"><span class="{name}" style="width:{_BAR_PERCENT * pods / max(1, widest):.2f}%"></span>'
+        f"<i>{html.escape(label)}</i></div>"
+        for name, pods, label in bars
+    )
+    return (
+        '<section aria-labelledby="moves"><h2 id="moves">Moved pods</h2>'
+        f'<p class="quiet">{html.escape(summary(moves))}</p><div class="launches"><div>{lanes}</div></div></section>'
+    )
+
+
+def summary(moves: RecordedMoves) -> str:
+    """What the figures say, for users."""
+    did = f"Consolidation moved {plural(moves.moved, 'pod')} in {plural(moves.commands, 'command')}."
+    if not moves.refused:
+        return f"{did} It left no node because moves cost too much."
+    return (
+        f"{did} Moves of {moves.refused} more would have cost more than they save: at most "
+        f"${moves.refused_savings:,.2f}, by the decision log."
+    )
