@@ -27,7 +27,7 @@ VERSIONS = {
     "pause": 1,
     "plan": 4,
     "preflight": 1,
-    "report": 1,
+    "report": 2,
     "resume": 1,
     "rollback": 1,
     "shadow report": 1,

@@ -1,4 +1,4 @@
-"""What moved pods have saved, and what more moves would have: a cluster's own point beside the greedy one.
+"""What moved pods have saved, and what more moves would have: a cluster's own point and the greedy one.
 
 A greedy autoscaler removes whatever is cheaper now. Tenon leaves a node if its savings, for as long as they last, are
 less than what moving its pods costs, and writes that to the decision log. So the log says what greedy would have done
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _REPEATED = 3600.0
 """Seconds after which a refused candidate is written again (functions/disruption/decision_records.py)."""
 _LATE = 300.0
-"""A row that comes at most so much later, in seconds, is about the same refusal."""
+"""Seconds by which the next row of one refused removal may be late."""
 _BAR_PERCENT = 60
 """The width of the longest bar, in percent; its label is next to it."""
 
@@ -46,12 +46,12 @@ def recorded_moves(recording: Recording) -> RecordedMoves:
     """The moves of a recording, by its decisions."""
     decisions = [d for d in recording.decisions if d.reason == UNDERUTILIZED]
     commands = list(_commands(decisions))
-    refusals = list(_refusals(recording.decisions, recording.end))
+    refused_moves = list(_refused_moves(recording.decisions, recording.end))
     return RecordedMoves(
         commands=len(commands),
         moved=sum(commands),
-        refused=sum(pods for pods, _ in refusals),
-        refused_savings=round(sum(usd for _, usd in refusals), 4),
+        refused=sum(pods for pods, _ in refused_moves),
+        refused_savings=round(sum(usd for _, usd in refused_moves), 4),
     )
 
 
@@ -67,22 +67,22 @@ def _commands(decisions: Iterable[RecordedDecision]) -> Iterator[int]:
         yield from [pods] * -(-count // nodes)
 
 
-def _refusals(decisions: Iterable[RecordedDecision], end: float) -> Iterator[tuple[int, float]]:
-    """Pods and USD of each refused removal that costs alone forbade; one that goes on has pods once."""
+def _refused_moves(decisions: Iterable[RecordedDecision], end: float) -> Iterator[tuple[int, float]]:
+    """Pods and USD of each refused removal that costs alone forbade; one that is repeated has pods once."""
     by_node: dict[str, list[RecordedDecision]] = defaultdict(list)
     for d in sorted(decisions, key=lambda d: d.at):
         by_node[d.node].append(d)
     for rows in by_node.values():
-        goes_on = False
+        is_repeated = False
         for row, following in pairwise([*rows, None]):
             assert row is not None
             until = end if following is None else following.at
             if row.outcome == REFUSED and row.reason == UNDERUTILIZED and not row.blocked_by and (row.savings or 0) > 0:
                 hours = min(until - row.at, _REPEATED) / 3600
-                yield 0 if goes_on else row.pods, (row.savings or 0.0) * max(0.0, hours)
-                goes_on = until - row.at <= _REPEATED + _LATE
+                yield 0 if is_repeated else row.pods, (row.savings or 0.0) * max(0.0, hours)
+                is_repeated = until - row.at <= _REPEATED + _LATE
             else:
-                goes_on = False
+                is_repeated = False
 
 
 def section(recording: Recording) -> str:

@@ -104,7 +104,7 @@ def test_a_recording_has_no_labels_of_pods(tmp_path: Path) -> None:
     assert "--cost-label needs a live cluster" in refused.err
 
 
-def test_moved_pods_stand_beside_those_that_greedy_would_have_moved(shell: Shell, tmp_path: Path) -> None:
+def test_moved_pods_are_reported_with_those_that_greedy_would_have_moved(shell: Shell, tmp_path: Path) -> None:
     world = shell.world
     disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
     types = {"karpenter.sh/capacity-type": ["on-demand"], "node.kubernetes.io/instance-type": ["m5.xlarge"]}

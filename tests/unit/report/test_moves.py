@@ -41,8 +41,8 @@ def moves(*decisions: RecordedDecision, end: float = 10 * HOUR) -> RecordedMoves
 
 
 def test_the_pods_of_a_command_count_once_though_each_of_its_nodes_has_a_row() -> None:
-    one = moves(*(taken(60.0, node, pods=7, nodes=3) for node in "abc"), taken(60.0, "d", pods=2))
-    assert (one.commands, one.moved) == (2, 9)
+    figures = moves(*(taken(60.0, node, pods=7, nodes=3) for node in "abc"), taken(60.0, "d", pods=2))
+    assert (figures.commands, figures.moved) == (2, 9)
 
 
 def test_removals_for_other_reasons_and_empty_nodes_move_no_pods_to_save() -> None:
@@ -59,7 +59,7 @@ def test_a_command_that_was_rolled_back_moved_nothing() -> None:
     ("decisions", "pods", "usd"),
     [
         ([refused(0.0, "a")], 4, 0.12),  # until it would have been written again
-        ([refused(at * HOUR, "a") for at in range(3)], 4, 0.36),  # one refusal that goes on
+        ([refused(at * HOUR, "a") for at in range(3)], 4, 0.36),  # one, written again each hour
         ([refused(0.0, "a"), refused(5 * HOUR, "a")], 8, 0.24),  # in between, nothing was refused
         ([refused(0.0, "a"), taken(HOUR / 2, "a", pods=3)], 4, 0.06),
         ([refused(0.0, "a", blocked_by="PodDisruptionBudget default/web")], 0, 0.0),  # greedy couldn't either
@@ -70,8 +70,8 @@ def test_a_command_that_was_rolled_back_moved_nothing() -> None:
 def test_refused_moves_count_the_pods_once_and_the_savings_for_as_long_as_they_are_refused(
     decisions: list[RecordedDecision], pods: int, usd: float
 ) -> None:
-    one = moves(*decisions)
-    assert (one.refused, one.refused_savings) == (pods, pytest.approx(usd))
+    figures = moves(*decisions)
+    assert (figures.refused, figures.refused_savings) == (pods, pytest.approx(usd))
 
 
 def test_the_section_shows_both_and_is_left_out_without_any() -> None:
