@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from shared.base.decision_log import REFUSED, TAKEN
+from shared.base.decision_log import REFUSED, REPEAT_INTERVAL, TAKEN, UNDONE
 from shared.base.plurals import plural
 from shared.base.struct import WireStruct
 from shared.disruption.command import UNDERUTILIZED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from cli.report.recording import RecordedDecision, Recording
 
-_REPEATED = 3600.0
-"""Seconds after which a refused candidate is written again (functions/disruption/decision_records.py)."""
+_REPEATED = REPEAT_INTERVAL.total_seconds()
 _LATE = 300.0
 """Seconds by which the next row of one refused removal may be late."""
 _BAR_PERCENT = 60
@@ -44,8 +42,7 @@ class RecordedMoves(WireStruct, kw_only=True, rename="camel"):
 
 def recorded_moves(recording: Recording) -> RecordedMoves:
     """The moves of a recording, by its decisions."""
-    decisions = [d for d in recording.decisions if d.reason == UNDERUTILIZED]
-    commands = list(_commands(decisions))
+    commands = list(_commands(recording.decisions))
     refused_moves = list(_refused_moves(recording.decisions, recording.end))
     return RecordedMoves(
         commands=len(commands),
@@ -55,34 +52,32 @@ def recorded_moves(recording: Recording) -> RecordedMoves:
     )
 
 
-def _commands(decisions: Iterable[RecordedDecision]) -> Iterator[int]:
+def _commands(decisions: Sequence[RecordedDecision]) -> Iterator[int]:
     """The pods of each command: it has a row for each of its nodes, and no row if it was rolled back."""
-    undone = {(d.node, d.at) for d in decisions if d.outcome not in {TAKEN, REFUSED}}
+    undone = {d.node: d.at for d in decisions if d.outcome == UNDONE}
     rows: dict[tuple[float, str, int, int], int] = defaultdict(int)
     for d in decisions:
-        is_undone = any(node == d.node and at >= d.at for node, at in undone)
-        if d.outcome == TAKEN and d.pods and d.nodes and not is_undone:
+        is_move = d.outcome == TAKEN and d.reason == UNDERUTILIZED and d.pods and d.nodes
+        if is_move and undone.get(d.node, -1.0) < d.at:
             rows[d.at, d.why, d.pods, d.nodes] += 1
     for (_, _, pods, nodes), count in rows.items():
         yield from [pods] * -(-count // nodes)
 
 
-def _refused_moves(decisions: Iterable[RecordedDecision], end: float) -> Iterator[tuple[int, float]]:
+def _refused_moves(decisions: Sequence[RecordedDecision], end: float) -> Iterator[tuple[int, float]]:
     """Pods and USD of each refused removal that costs alone forbade; one that is repeated has pods once."""
     by_node: dict[str, list[RecordedDecision]] = defaultdict(list)
     for d in sorted(decisions, key=lambda d: d.at):
         by_node[d.node].append(d)
     for rows in by_node.values():
         is_repeated = False
-        for row, following in pairwise([*rows, None]):
-            assert row is not None
-            until = end if following is None else following.at
-            if row.outcome == REFUSED and row.reason == UNDERUTILIZED and not row.blocked_by and (row.savings or 0) > 0:
-                hours = min(until - row.at, _REPEATED) / 3600
-                yield 0 if is_repeated else row.pods, (row.savings or 0.0) * max(0.0, hours)
-                is_repeated = until - row.at <= _REPEATED + _LATE
-            else:
-                is_repeated = False
+        for row, until in zip(rows, [*(later.at for later in rows[1:]), end], strict=True):
+            savings = 0.0 if row.blocked_by else row.savings or 0.0
+            is_refused = row.outcome == REFUSED and row.reason == UNDERUTILIZED and savings > 0
+            if is_refused:
+                hours = max(0.0, min(until - row.at, _REPEATED)) / 3600
+                yield 0 if is_repeated else row.pods, savings * hours
+            is_repeated = is_refused and until - row.at <= _REPEATED + _LATE
 
 
 def section(recording: Recording) -> str:
@@ -110,7 +105,7 @@ def summary(moves: RecordedMoves) -> str:
     """What the figures say, for users."""
     did = f"Consolidation moved {plural(moves.moved, 'pod')} in {plural(moves.commands, 'command')}."
     if not moves.refused:
-        return f"{did} It left no node because moves cost too much."
+        return f"{did} No other move would have cost more than it saves."
     return (
         f"{did} Moves of {moves.refused} more would have cost more than they save: at most "
         f"${moves.refused_savings:,.2f}, by the decision log."

@@ -6,16 +6,16 @@ records it again.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shared.api.meta import EventReason
 from shared.base import decision_log
-from shared.base.decision_log import DecisionRecord
+from shared.base.decision_log import REPEAT_INTERVAL, DecisionRecord
 from shared.disruption.command import UNDERUTILIZED, WARNING_INTERVAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from aws_lambda_powertools import Logger
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from shared.disruption.command import BlockedCandidate, Command, DisruptionWarning
     from shared.snapshot import Snapshot
 
-REPEAT_INTERVAL = timedelta(hours=1)
-"""How often the same blocked candidate is recorded."""
 _MAX_RECORDED = 50
 """How many blocked candidates one run records; later runs record the others."""
 _MAX_REMEMBERED = 10_000

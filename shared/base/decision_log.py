@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PARTITION, LAUNCHES = "decision", "launch"
 RETENTION = timedelta(days=90)
+REPEAT_INTERVAL = timedelta(hours=1)
+"""How often the same blocked candidate is recorded."""
 TAKEN, REFUSED, UNDONE = "taken", "refused", "undone"
 """Outcomes; a decision is undone when its execution was started and rolled back."""
 INTERRUPTED = "Interrupted"

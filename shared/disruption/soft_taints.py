@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.api.kubernetes import Node
+    from shared.api.kubernetes import Node, Taint
     from shared.disruption.candidates import Candidate
     from shared.disruption.disruption_state import DisruptionState
 
@@ -105,8 +105,12 @@ def changed_nodes(state: DisruptionState) -> tuple[tuple[Node, int], ...]:
     Those that could go, or no longer could, come first: a sweep doesn't change all of many.
     """
     wanted = wanted_taints(state)
-    nodes = (n for n in state.snapshot.nodes if n.metadata.name not in state.disrupting_nodes)
-    changed = [(n, wanted.get(n.metadata.name, 0)) for n in nodes if not _has(n, wanted.get(n.metadata.name, 0))]
+    counts = (
+        (n, wanted.get(n.metadata.name, 0))
+        for n in state.snapshot.nodes
+        if n.metadata.name not in state.disrupting_nodes
+    )
+    changed = [(n, count) for n, count in counts if _with_count(n.spec.taints, count) != n.spec.taints]
     return tuple(sorted(changed, key=lambda change: (could_go(change[0]) == (change[1] > 1), change[0].metadata.name)))
 
 
@@ -122,19 +126,15 @@ def could_go(node: Node) -> bool:
 
 def with_soft_taints(node: Node, count: int) -> Node:
     """The node with the first ``count`` soft taints, and no other one."""
-    taints = node.spec.taints
+    return with_fields(node, spec=with_fields(node.spec, taints=_with_count(node.spec.taints, count)))
+
+
+def _with_count(taints: list[Taint], count: int) -> list[Taint]:
     for soft in SOFT_TAINTS[count:]:
         taints = without_taint(taints, soft.key)
     for soft in SOFT_TAINTS[:count]:
         taints = with_taint(taints, soft)
-    return with_fields(node, spec=with_fields(node.spec, taints=taints))
-
-
-def _has(node: Node, count: int) -> bool:
-    """Whether the node has the first ``count`` soft taints, and no other one."""
-    return [any(same_taint(t, soft) for t in node.spec.taints) for soft in SOFT_TAINTS] == [
-        i < count for i in range(len(SOFT_TAINTS))
-    ]
+    return taints
 
 
 def _is_steered(candidate: Candidate) -> bool:
