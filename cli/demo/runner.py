@@ -142,7 +142,8 @@ class Demo:
         self._print(
             f"Cluster [bold]{world.cluster}[/bold] in {world.region}, started in {seconds:.1f} s: an embedded "
             f"Kubernetes API, and moto as AWS with\nthe stack of `cdk deploy{settings}`, {relay}. Work takes "
-            "its time on the cluster's clock,\nwaiting is skipped. Times are minutes and seconds of that clock.\n"
+            "its time on the cluster's clock,\nwaiting is skipped. Times are minutes and seconds of that clock. "
+            "Prices are made up.\n"
         )
 
     def _apply(self, world: World, objects: Sequence[dict[str, Any]]) -> None:
