@@ -38,9 +38,10 @@ class CandidateMatrix(Struct, kw_only=True):
     """Candidates in the order given, and initialized nodes; the columns of requests and resources are the same.
 
     ``price`` is USD per hour of each candidate, ``resource_value`` the lowest USD per hour that capacity for just its
-    pods could cost, ``disruption_cost`` USD to move its pods. ``pod_requests`` are (pods, resources), largest pod
-    first. ``free`` is (nodes, resources); ``node_rows`` is the row of each candidate's own node in it (-1: none). The
-    chunks of CapacityBuffers count as pods that cost nothing to move.
+    pods could cost, ``disruption_cost`` USD to move its pods, whose lost work counts by their share of the node's price
+    (and, where a commitment pays the node or its price isn't known, by the resource value). ``pod_requests`` are (pods,
+    resources), largest pod first. ``free`` is (nodes, resources); ``node_rows`` is the row of each candidate's own node
+    in it (-1: none). The chunks of CapacityBuffers count as pods that cost nothing to move.
     """
 
     price: Floats
@@ -67,17 +68,18 @@ def build_candidate_matrix(
     node_names, free = _free_resources(state, resources, cache)
     row_of = {name: i for i, name in enumerate(node_names)}
     allocatable, type_prices = _cheapest_prices(state, resources)
-    pod_requests = tuple(_request_rows(pods, resources) for pods in requests)
-    values = [_resource_value(r.sum(0), allocatable, type_prices) for r in pod_requests]
-    costs = [
-        _disruption_cost(c, value * (len(c.pods) / max(1, len(of_node))))
-        for c, value, of_node in zip(candidates, values, requests, strict=True)
-    ]
+    rows = [_request_rows(pods, resources) for pods in requests]
+    values = [_resource_value(r.sum(0), allocatable, type_prices) for r in rows]
+    costs: list[float] = []
+    for candidate, of_node, price, value in zip(candidates, rows, prices, values, strict=True):
+        row = row_of.get(candidate.name)
+        room = np.maximum(free[row], 0) if row is not None else np.zeros(len(resources), np.int64)
+        costs.append(_disruption_cost(candidate, _resource_prices(of_node, room, price=price, at_least=value)))
     return CandidateMatrix(
         price=np.array(prices, np.float64),
         resource_value=np.array(values, np.float64),
         disruption_cost=np.array(costs, np.float64),
-        pod_requests=pod_requests,
+        pod_requests=tuple(_largest_first(r) for r in rows),
         free=free,
         node_rows=np.array([row_of.get(c.name, -1) for c in candidates], np.int64),
     )
@@ -99,11 +101,23 @@ def _free_resources(
     return [n.name for n in nodes], free
 
 
-def _disruption_cost(candidate: Candidate, resource_value: float) -> float:
-    """USD to move the candidate's pods, which share its resource value (USD per hour) equally."""
-    share = resource_value / max(1, len(candidate.pods))
+def _resource_prices(rows: Ints, room: Ints, *, price: float, at_least: float) -> Floats:
+    """USD per hour of each pod's resources: the share of the node that it takes, of the resource that it takes most of.
+
+    ``rows`` are what the pods request, ``room`` is what they leave. All of them cost at most the node's ``price``, and
+    ``at_least`` what capacity for just them could cost.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares: Floats = np.nan_to_num(rows / (rows.sum(0) + room)).max(1, initial=0.0)
+    whole = float(shares.sum())
+    return shares * (max(price * min(1.0, whole), at_least) / whole) if whole else shares
+
+
+def _disruption_cost(candidate: Candidate, resource_prices: Floats) -> float:
+    """USD to move the candidate's pods; the first of the prices (USD per hour) are those of their resources."""
     of_pool = candidate.pool.metadata.annotations
-    return sum(pod_disruption_cost(p, share, of_pool) for p in candidate.pods)
+    prices = resource_prices[: len(candidate.pods)].tolist()
+    return sum(pod_disruption_cost(p, price, of_pool) for p, price in zip(candidate.pods, prices, strict=True))
 
 
 def _requests(pod: Pod, cache: dict[bytes, Resources]) -> Resources:
@@ -121,13 +135,17 @@ def _requests(pod: Pod, cache: dict[bytes, Resources]) -> Resources:
 
 
 def _request_rows(pods: Sequence[Resources], resources: Sequence[str]) -> Ints:
-    """The requests as (pods, resources), the largest pod first."""
+    """The requests as (pods, resources)."""
     column_of = {r: i for i, r in enumerate(resources)}
     rows = np.zeros((len(pods), len(resources)), np.int64)
     for i, requests in enumerate(pods):
         for resource, amount in requests.items():
             rows[i, column_of[resource]] = amount
-    return rows[np.lexsort(rows.T[::-1])[::-1]] if len(pods) else rows
+    return rows
+
+
+def _largest_first(rows: Ints) -> Ints:
+    return rows[np.lexsort(rows.T[::-1])[::-1]]
 
 
 def _cheapest_prices(state: DisruptionState, resources: Sequence[str]) -> tuple[Floats, Floats]:
