@@ -7,19 +7,23 @@ the allocator, so the blocks that Python's objects use are counted too: a leak s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+
+import boto3
 
 from bench import stub_account
 from bench.stub_api_server import PENDING_PODS
 from infra import function_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Measured = dict[str, dict[str, float]]
 """By the number of invocations: MiB, and blocks of Python's allocator."""
@@ -27,6 +31,8 @@ NODES, PODS = 5, 1_200
 INVOCATIONS = 10_000
 _FIRST = 1_000
 """After as many, caches are full: later invocations are compared with these."""
+_PURGE_INTERVAL = 61.0
+"""Seconds; SQS allows one purge of a queue in 60."""
 
 
 def _tick() -> dict[str, Any]:
@@ -66,9 +72,29 @@ def measure(function: str, invocations: int = INVOCATIONS) -> Measured:
         command = [sys.executable, "-m", "bench.endurance.warm_function", function, *map(str, at)]
         own = {**os.environ, **function_sizes.RUNTIME, **environ, "POWERTOOLS_LOG_LEVEL": "CRITICAL"}
         event = json.dumps(EVENTS[function]())
-        process = subprocess.run(command, input=event, stdout=subprocess.PIPE, text=True, env=own, check=True)
+        with _queues_emptied():
+            process = subprocess.run(command, input=event, stdout=subprocess.PIPE, text=True, env=own, check=True)
     measured: Measured = json.loads(process.stdout.splitlines()[-1])
     return measured
+
+
+@contextlib.contextmanager
+def _queues_emptied() -> Iterator[None]:
+    """Queues that nobody reads are emptied: for each message that is sent, moto counts those that are there."""
+    sqs, stopped = boto3.client("sqs"), threading.Event()
+
+    def purge() -> None:
+        while not stopped.wait(_PURGE_INTERVAL):
+            for url in sqs.list_queues()["QueueUrls"]:
+                sqs.purge_queue(QueueUrl=url)
+
+    thread = threading.Thread(target=purge, name="purge")
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def growth(measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
