@@ -2,7 +2,7 @@
 
 What users set decides both: the pods' eviction cost (annotation ``karpenter.sh/disruption-cost``), by which Tenon
 multiplies what a move costs, and ``consolidateAfter``, after which Karpenter's rules move pods. Each point is a
-simulation of some days, saved in frontier.json; ``--save`` draws the pictures of docs/ too
+simulation of some days, saved in frontier.json; ``--save`` draws the pictures of docs/ too, of the first seed
 (:mod:`bench.month.frontier_picture`).
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.month import comparison, frontier_picture, load_generator
 from bench.month.comparison import KARPENTER, TENON
-from bench.month.frontier_points import Effort, Frontier, Point, cost_at_equal_moves
+from bench.month.frontier_points import Effort, Frontier, Point, cost_at_equal_moves, cost_within
 from bench.month.karpenter_rules import KarpenterRules
 from bench.month.load_generator import CAPACITY_TYPES, DAY, LOADS
 from bench.month.tenon_rules import INTERVAL, SETS, TenonRules
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
     from bench.month.simulated_cluster import Rules
 
-EVICTION_COSTS = (0.1, 0.5, 1.0, 2.0, 4.0)
-"""Of each pod; 1 is that of a pod without annotations."""
+EVICTION_COSTS = (0.1, 0.5, 1.0, 4.0, 10.0)
+"""Of each pod; 1 is that of a pod without annotations, 10 the most that counts."""
 CONSOLIDATE_AFTER = (0, 30, 300, 900, 3600)
 """Seconds; the month has 30."""
 RESULTS = Path(__file__).parent / "frontier.json"
 DAYS, SEED = 1.0, 1
+USUAL = 30
+"""Seconds of consolidateAfter, of the rival that shares of moves and dollars refer to: what the month has."""
+TARGETS = {"services": ((0.5, 1.0), (1.0, 0.97)), "batch": ((0.6, 0.99),), "gpus": ((0.8, 0.75),)}
+"""By load: with at most this share of the rival's moves, at most this share of its dollars."""
 
 
 def measure(load: str, *, seed: int, days: float, effort: Effort) -> Iterator[Point]:
@@ -67,7 +71,7 @@ def save(frontier: Frontier) -> None:
         "interval": frontier.effort.interval,
         "points": [[p.rules, p.setting, p.dollars, p.moved, p.wait_p99, p.nodes] for p in frontier.points],
     }
-    saved = _saved() | {frontier.load: document}
+    saved = _saved() | {f"{frontier.load}, seed {frontier.seed}": {"load": frontier.load, **document}}
     RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
 
 
@@ -75,39 +79,51 @@ def _saved() -> dict[str, dict[str, Any]]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
-def _read(load: str, saved: Mapping[str, Any]) -> Frontier:
+def _read(saved: Mapping[str, Any]) -> Frontier:
     names = ("rules", "setting", "dollars", "moved", "wait_p99", "nodes")
     points = tuple(Point(**dict(zip(names, values, strict=True))) for values in saved["points"])
     effort = Effort(sets=saved["sets"], interval=saved["interval"])
-    return Frontier(load=load, seed=saved["seed"], days=saved["days"], effort=effort, points=points)
+    return Frontier(load=saved["load"], seed=saved["seed"], days=saved["days"], effort=effort, points=points)
 
 
 def run() -> list[dict[str, str]]:
     """The rows of the saved points."""
-    return [row for load, saved in _saved().items() for row in _rows(_read(load, saved))]
+    return [row for saved in _saved().values() for row in _rows(_read(saved))]
 
 
 def _rows(frontier: Frontier) -> Iterator[dict[str, str]]:
+    effort = frontier.effort
     method = (
-        f"{frontier.days:g} days, seed {frontier.seed}, {frontier.effort.sets} sets each "
-        f"{frontier.effort.interval} s; `python -m bench.month.frontier --save --days {frontier.days:g}`"
+        f"{frontier.days:g} days, {effort.sets} sets each {effort.interval} s; `python -m bench.month.frontier --save "
+        f"--days {frontier.days:g} --seed {frontier.seed} --sets {effort.sets} --interval {effort.interval}`"
     )
+    of_load = f"{frontier.load}, seed {frontier.seed}:"
     titles = {KARPENTER: "Karpenter's rules by consolidateAfter", TENON: "Tenon by the price of a move"}
     for rules, title in titles.items():
         points = frontier.of(rules)
         figures = ", ".join(f"{p.label}: ${p.dollars:.2f}/{p.moved}/{p.wait_p99:.0f} s" for p in points)
         yield {
-            "measurement": f"{frontier.load}: dollars/moved pods/p99 until a pod has a node, {title}",
+            "measurement": f"{of_load} dollars/moved pods/p99 until a pod has a node, {title}",
             "target": "-",
             "result": figures,
             "method": method,
         }
     yield {
-        "measurement": f"{frontier.load}: Tenon's dollars at equal moves, relative to Karpenter's rules",
-        "target": "at most 97%",
+        "measurement": f"{of_load} Tenon's dollars at equal moves, relative to Karpenter's rules",
+        "target": "-",
         "result": ", ".join(_equal_moves(frontier)) or "no equal moves",
         "method": "interpolated between the points above",
     }
+    (usual,) = (p for p in frontier.of(KARPENTER) if p.setting == USUAL)
+    for share, target in TARGETS[frontier.load]:
+        dollars = cost_within(frontier.of(TENON), share * usual.moved)
+        yield {
+            "measurement": f"{of_load} Tenon's dollars with at most {share:.0%} of the moves, relative to Karpenter's "
+            f"rules with {usual.label}",
+            "target": f"at most {target:.0%}",
+            "result": f"{dollars / usual.dollars:.1%}" if dollars is not None else "no setting moves so few",
+            "method": "interpolated between the points above",
+        }
 
 
 def _equal_moves(frontier: Frontier) -> Iterator[str]:
@@ -142,7 +158,8 @@ def main(arguments: Sequence[str]) -> int:
         if options.save:
             frontier = Frontier(load=load, seed=options.seed, days=options.days, effort=effort, points=tuple(points))
             save(frontier)
-            frontier_picture.save(frontier)
+            if frontier.seed == SEED:
+                frontier_picture.save(frontier)
     return 0
 
 

@@ -52,7 +52,7 @@ class Frontier(Struct, kw_only=True):
         return tuple(p for p in self.points if p.rules == rules)
 
 
-def cost_at_equal_moves(points: Iterable[Point], moved: int) -> float | None:
+def cost_at_equal_moves(points: Iterable[Point], moved: float) -> float | None:
     """USD of these points at this number of moved pods, interpolated; None outside of the measured range."""
     ordered = sorted(points, key=lambda p: p.moved)
     for fewer, more in pairwise(ordered):
@@ -60,3 +60,11 @@ def cost_at_equal_moves(points: Iterable[Point], moved: int) -> float | None:
             share = (moved - fewer.moved) / (more.moved - fewer.moved) if more.moved > fewer.moved else 0.0
             return fewer.dollars + share * (more.dollars - fewer.dollars)
     return None
+
+
+def cost_within(points: Iterable[Point], moved: float) -> float | None:
+    """The lowest USD of these points for at most as many moved pods, interpolated; None if all move more."""
+    ordered = sorted(points, key=lambda p: p.moved)
+    costs = [p.dollars for p in ordered if p.moved <= moved]
+    between = cost_at_equal_moves(ordered, moved)
+    return min([*costs, between] if between is not None else costs, default=None)

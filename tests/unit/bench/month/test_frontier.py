@@ -9,7 +9,7 @@ import pytest
 from bench.month import frontier_picture, load_generator
 from bench.month.catalog import month_catalog
 from bench.month.comparison import KARPENTER, TENON
-from bench.month.frontier_points import Effort, Frontier, Point, cost_at_equal_moves
+from bench.month.frontier_points import Effort, Frontier, Point, cost_at_equal_moves, cost_within
 from bench.month.karpenter_rules import KarpenterRules
 from bench.month.load_generator import HOUR
 from bench.month.simulated_cluster import SimulatedCluster
@@ -40,6 +40,12 @@ def test_a_longer_consolidate_after_moves_fewer_pods() -> None:
 def test_dollars_at_equal_moves_lie_between_the_neighbours(moved: int, dollars: float | None) -> None:
     points = [point(TENON, 1, 40.0, 200), point(TENON, 2, 50.0, 100)]
     assert cost_at_equal_moves(points, moved) == dollars
+
+
+@pytest.mark.parametrize(("moved", "dollars"), [(100, 50.0), (150, 45.0), (300, 40.0), (99, None)])
+def test_with_at_most_as_many_moves_fewer_are_allowed(moved: int, dollars: float | None) -> None:
+    points = [point(TENON, 0.1, 41.0, 250), point(TENON, 1, 40.0, 200), point(TENON, 2, 50.0, 100)]
+    assert cost_within(points, moved) == dollars
 
 
 def test_the_picture_has_each_point_with_fewer_moves_to_the_left_and_fewer_dollars_below() -> None:
