@@ -10,11 +10,15 @@ from cli.errors import UsageError
 from shared.api.capacity_buffer import SCALABLE_KINDS, CapacityBuffer, Scalable, StoredPodTemplate
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
+from shared.api.pod_group import StoredPodGroup
 from shared.scheduling.decision import UnschedulableReason
 from shared.snapshot import BufferObjects, InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from shared.api.pod_group import PodGroup
+    from shared.api.pod_references import PodGroupKey
 
 T = TypeVar("T")
 Raw = bytes | dict[str, Any]
@@ -65,6 +69,14 @@ def decode_buffers(of_kind: Callable[[str], Iterable[Raw]], invalid: list[Invali
             )
         )
     return tuple(objects)
+
+
+def decode_pod_groups(
+    of_kind: Callable[[str], Iterable[Raw]], invalid: list[InvalidObject]
+) -> dict[PodGroupKey, PodGroup]:
+    """The PodGroups of all three kinds."""
+    groups = [stored.pod_group() for stored in decode_objects(of_kind("PodGroup"), StoredPodGroup, invalid)]
+    return {group.key: group for group in groups}
 
 
 def as_mapping(raw: Raw) -> dict[str, Any]:

@@ -107,6 +107,7 @@ def snapshot_of(
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
         capacity_buffers=decoding.decode_buffers(all_of, invalid),
+        pod_groups=decoding.decode_pod_groups(all_of, invalid),
         invalid=tuple(invalid),
         foreign_pools=foreign_pools(raw_pools),
         cluster_limits=cluster_limits(raw_pools),

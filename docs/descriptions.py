@@ -83,6 +83,8 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceUnhealthy": "NodeClaim: EC2's status checks of its instance fail; it is deleted and replaced.",
     "InstancesUnhealthy": "NodePool: status checks fail in too many instances at once, so none is replaced.",
+    "GangIncomplete": "PodGroup: EC2 launched only a part of its nodes, which are given back; what was launched, what "
+    "is missing, and when it is tried again.",
     "HourlyLimitReached": "NodePool: an hourly limit holds back launches or removals; how much the hour had.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",

@@ -103,7 +103,7 @@ class WatchedPod(ApiStruct):
     def is_unschedulable(self) -> bool:
         """Whether the scheduler marked it Unschedulable, and a new node might help: not for DaemonSet pods.
 
-        A pod that is nominated for a node waits for that one.
+        A pod that is nominated for a node waits for that one. SchedulerError may be a PodGroup's (shared.api.pods).
         """
         return (
             not self.spec.node_name
@@ -111,7 +111,7 @@ class WatchedPod(ApiStruct):
             and self.metadata.deletion_timestamp is None
             and not self.is_daemon
             and any(
-                c.type == "PodScheduled" and c.status == "False" and c.reason == "Unschedulable"
+                c.type == "PodScheduled" and c.status == "False" and c.reason in {"Unschedulable", "SchedulerError"}
                 for c in self.status.conditions
             )
         )

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from shared.api.nodeclass import EC2NodeClass
     from shared.api.nodepool import NodePool
     from shared.api.pause import Pause
+    from shared.api.pod_group import PodGroup
+    from shared.api.pod_references import PodGroupKey
     from shared.api.quantity import Resources
     from shared.api.storage import (
         CSIDriver,
@@ -67,7 +69,8 @@ class Snapshot(Struct, kw_only=True, dict=True):
     those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
     ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
     is launched or disrupted there. ``last_hour`` is what NodePools launched and removed, for their hourly limits.
-    ``growth`` are pods that are expected: nodes that are launched for pods have room for them too.
+    ``growth`` are pods that are expected: nodes that are launched for pods have room for them too. ``pod_groups`` are
+    the PodGroups of pods that wait for a node.
     """
 
     taken_at: datetime
@@ -92,6 +95,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     foreign_provider_ids: frozenset[str] = frozenset()
     foreign_pools: Mapping[str, str] = {}
     growth: tuple[Pod, ...] = ()
+    pod_groups: Mapping[PodGroupKey, PodGroup] = {}
     pause: Pause | None = None
     cluster_limits: Resources = {}
     shifted_zones: Mapping[str, datetime] = {}

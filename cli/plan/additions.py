@@ -32,7 +32,15 @@ class _Object(Protocol):
 
 T = TypeVar("T", bound=_Object)
 _NAMESPACED = frozenset(
-    {*manifest_pods.KINDS, "Pod", "PersistentVolumeClaim", "PodDisruptionBudget", "CapacityBuffer", "PodTemplate"}
+    {
+        *manifest_pods.KINDS,
+        "Pod",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "CapacityBuffer",
+        "PodGroup",
+        "PodTemplate",
+    }
 )
 
 

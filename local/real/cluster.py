@@ -66,7 +66,7 @@ class RealControlPlane:
 
     ``kubeconfig`` is that of a throw-away cluster; without one, a control plane of the minor ``kubernetes`` is built
     and run, and if that is ``recorded``, :meth:`recording` can be called. A cluster with nodes that take pods is
-    refused, unless ``allow_nodes``.
+    refused, unless ``allow_nodes``. ``feature_gates`` are on in a control plane of its own.
     """
 
     in_real_time = True
@@ -78,8 +78,10 @@ class RealControlPlane:
         kubernetes: str = binary.EMBEDDED,
         recorded: bool = False,
         allow_nodes: bool = False,
+        feature_gates: Sequence[str] = (),
     ) -> None:
         self._path = kubeconfig
+        self._feature_gates = feature_gates
         self.kubernetes = kubernetes
         self._recorded = recorded and kubeconfig is None
         self._allow_nodes = allow_nodes
@@ -160,7 +162,12 @@ class RealControlPlane:
     def _own_client(self, stack: contextlib.ExitStack) -> Client:
         webhook = stack.enter_context(TokenReviewWebhook(self._authenticator))
         address = (webhook.url, webhook.certificate_authority)
-        own = ControlPlane(kubernetes=self.kubernetes, webhook=address, recorded=self._recorded)
+        own = ControlPlane(
+            kubernetes=self.kubernetes,
+            webhook=address,
+            recorded=self._recorded,
+            feature_gates=self._feature_gates,
+        )
         self._own = stack.enter_context(own)
         self.url, self.certificate_authority, self._kubeconfig = own.url, own.certificate_authority, own.kubeconfig()
         client = own.client()

@@ -60,7 +60,8 @@ class ControlPlane:
     ``webhook`` is the URL of a TokenReview webhook and the PEM text of its authority; without one, only the control
     plane's own tokens and service accounts are authenticated. ``requests_per_second`` limits each client of the
     scheduler and the controllers. ``components`` are those that run next to the API server. If it is ``recorded``,
-    :meth:`recording` can be called. ``folder`` has a log of each component.
+    :meth:`recording` can be called. With ``feature_gates``, which are on in all components, the API server serves beta
+    kinds too. ``folder`` has a log of each component.
     """
 
     def __init__(
@@ -72,7 +73,10 @@ class ControlPlane:
         scheduler_flags: Sequence[str] = (),
         components: Sequence[str] = COMPONENTS,
         recorded: bool = False,
+        feature_gates: Sequence[str] = (),
     ) -> None:
+        gates = ",".join(f"{gate}=true" for gate in feature_gates)
+        self._feature_gates = [f"--feature-gates={gates}"] if gates else []
         self._kubernetes = kubernetes
         self._webhook = webhook
         self._components = frozenset(components)
@@ -199,8 +203,10 @@ class ControlPlane:
         if self._webhook is not None:
             flags["authentication-token-webhook-config-file"] = folder / "webhook.yaml"
             flags["authentication-token-webhook-version"] = "v1"
+        if self._feature_gates:
+            flags["runtime-config"] = "api/beta=true"
         recorded = recording.api_server_flags(folder) if self._recorded else []
-        return [*(f"--{name}={value}" for name, value in flags.items()), *recorded]
+        return [*(f"--{name}={value}" for name, value in flags.items()), *recorded, *self._feature_gates]
 
     def _kube_scheduler_flags(self) -> list[str]:
         port = _free_port()
@@ -231,6 +237,7 @@ class ControlPlane:
             f"--kube-api-qps={self._requests_per_second}",
             f"--kube-api-burst={2 * self._requests_per_second}",
             "--leader-elect=false",
+            *self._feature_gates,
         ]
 
     def _start(self, program: Path, component: str, flags: list[str]) -> None:

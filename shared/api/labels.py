@@ -210,6 +210,9 @@ CLUSTER_HOURLY_LIMITS = "tenon.sh/cluster-hourly-limits"
 """Annotation on a NodePool: the same for all NodePools together; the least amounts of several hold."""
 LAST_HOUR = "tenon.sh/last-hour"
 """Annotation on the cluster's Lease: what each NodePool launched and removed (:mod:`shared.api.hourly_limits`)."""
+INCOMPLETE_GANGS = "tenon.sh/incomplete-gangs"
+"""Annotation on the cluster's Lease: which gangs were launched in part, and until when they wait
+(:mod:`shared.provisioning.features.gangs`)."""
 NODE_REPAIR = "tenon.sh/repair"
 """Annotation on a NodePool: "true" replaces its unhealthy nodes, "reboot" lets some of them reboot instead
 (:mod:`shared.disruption.repair`)."""

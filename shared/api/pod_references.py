@@ -1,11 +1,30 @@
 """What keeps a pod from being scheduled by itself: gates, ResourceClaims, PodGroups.
 
-Of ResourceClaims and PodGroups only that a pod has them is read, as they aren't supported.
+Of ResourceClaims only that a pod has them is read, as they aren't supported.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from shared.api.meta import ApiStruct
+
+KUBERNETES, COSCHEDULING, VOLCANO = "scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh"
+"""The API groups that have a kind PodGroup."""
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+
+
+class PodGroupKey(NamedTuple):
+    """A PodGroup by its API group, namespace and name."""
+
+    api_group: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"PodGroup {self.namespace}/{self.name}"
 
 
 class SchedulingGate(ApiStruct):

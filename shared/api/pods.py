@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 from shared.api import labels
 from shared.api.duration import DurationError, parse_duration
 from shared.api.meta import condition
+from shared.api.pod_references import (
+    COSCHEDULING,
+    COSCHEDULING_LABEL,
+    KUBERNETES,
+    VOLCANO,
+    VOLCANO_ANNOTATIONS,
+    PodGroupKey,
+)
 from shared.api.quantity import CPU, MEMORY, PODS, QuantityError, Resources, add, largest, parse_quantity
 
 if TYPE_CHECKING:
@@ -166,11 +174,18 @@ def is_provisionable(pod: Pod) -> bool:
 
 
 def is_unschedulable(pod: Pod) -> bool:
-    """Whether the pod is pending, and the scheduler has said Unschedulable; it may be nominated for a node."""
+    """Whether the pod is pending, and the scheduler has said Unschedulable; it may be nominated for a node.
+
+    Of a PodGroup's pods, kube-scheduler 1.37.2 says SchedulerError where the cluster has no node, as a plugin lacks its
+    state then (PodGroupPostFilter in pkg/scheduler/framework/plugins/dynamicresources): these are unschedulable too.
+    """
     if not is_pending(pod):
         return False
     scheduled = condition(pod.status.conditions, "PodScheduled")
-    return scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
+    if scheduled is None or scheduled.status != "False":
+        return False
+    is_in_group = pod.spec.scheduling_group is not None
+    return scheduled.reason == "Unschedulable" or (is_in_group and scheduled.reason == "SchedulerError")
 
 
 def waited(pod: Pod, *, now: datetime) -> float:
@@ -221,6 +236,29 @@ def claim_of(pod: Pod, volume: Volume) -> str:
     return f"{namespace}/{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
 
 
+def pod_group_key(pod: Pod) -> PodGroupKey | None:
+    """The PodGroup that the pod belongs to; None if it belongs to none.
+
+    Sources: scheduler-plugins' label (apis/scheduling of kubernetes-sigs/scheduler-plugins), Volcano's annotations
+    (pkg/apis/scheduling of volcano-sh/apis).
+
+    >>> from shared.api.kubernetes import Pod
+    >>> from shared.api.meta import ObjectMeta
+    >>> str(pod_group_key(Pod(metadata=ObjectMeta(namespace="ml", labels={COSCHEDULING_LABEL: "train"}))))
+    'PodGroup ml/train'
+    """
+    metadata, group = pod.metadata, pod.spec.scheduling_group
+    namespace = metadata.namespace or "default"
+    if group is not None and group.pod_group_name:
+        return PodGroupKey(KUBERNETES, namespace, group.pod_group_name)
+    if name := metadata.labels.get(COSCHEDULING_LABEL):
+        return PodGroupKey(COSCHEDULING, namespace, name)
+    for annotation in VOLCANO_ANNOTATIONS:
+        if name := metadata.annotations.get(annotation):
+            return PodGroupKey(VOLCANO, namespace, name)
+    return None
+
+
 def unsupported_fields(spec: PodSpec) -> tuple[str, ...]:
     """The paths of the fields that the spec uses and scheduling doesn't support, in order.
 
@@ -242,8 +280,6 @@ def _unsupported_fields(spec: PodSpec) -> Iterator[str]:
             # Without the pod's own list, which the API server requires, the message has to lead to the container.
             if container.resources.claims and not spec.resource_claims:
                 yield f"spec.{name}[{i}].resources.claims"
-    if spec.scheduling_group is not None:
-        yield "spec.schedulingGroup"
     if spec.workload_ref is not None:
         yield "spec.workloadRef"
 

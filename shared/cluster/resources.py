@@ -77,6 +77,15 @@ CAPACITY_BUFFERS_V1ALPHA1 = Resource(
 )
 CAPACITY_BUFFER_VERSIONS = (CAPACITY_BUFFERS, CAPACITY_BUFFERS_V1ALPHA1)
 """A cluster may serve only the older one."""
+POD_GROUPS = Resource(
+    group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", namespaced=True
+)
+COSCHEDULING_POD_GROUPS = Resource(
+    group="scheduling.x-k8s.io", version="v1alpha1", plural="podgroups", kind="PodGroup", namespaced=True
+)
+VOLCANO_POD_GROUPS = Resource(
+    group="scheduling.volcano.sh", version="v1beta1", plural="podgroups", kind="PodGroup", namespaced=True
+)
 POD_TEMPLATES = Resource(plural="podtemplates", kind="PodTemplate", namespaced=True)
 DEPLOYMENTS = Resource(group="apps", plural="deployments", kind="Deployment", namespaced=True)
 STATEFUL_SETS = Resource(group="apps", plural="statefulsets", kind="StatefulSet", namespaced=True)
@@ -107,6 +116,9 @@ ALL = (
     NODE_OVERLAYS,
     CAPACITY_BUFFERS,
     CAPACITY_BUFFERS_V1ALPHA1,
+    POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
     POD_TEMPLATES,
     DEPLOYMENTS,
     STATEFUL_SETS,

@@ -36,7 +36,7 @@ from shared.api.kubernetes import Namespace, Node, PodDisruptionBudget
 from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
-from shared.api.pods import is_daemon
+from shared.api.pods import is_daemon, pod_group_key
 from shared.api.storage import (
     CSIDriver,
     CSINode,
@@ -48,7 +48,7 @@ from shared.api.storage import (
 from shared.base import runtime
 from shared.base.runtime import in_threads
 from shared.base.struct import with_fields
-from shared.cluster import capacity_buffers, listing, node_class_groups, resources
+from shared.cluster import capacity_buffers, listing, node_class_groups, pod_groups, resources
 from shared.cluster.errors import NotFoundError, UnavailableError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.pod_references import PodGroupKey
     from shared.api.quantity import Resources
     from shared.cluster.client import Client
     from shared.cluster.resources import Resource
@@ -145,6 +146,7 @@ class SnapshotReader:
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
             capacity_buffers=buffers,
+            pod_groups=pod_groups.read(self.client, groups) if (groups := _waiting_groups(pods.objects)) else {},
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
             foreign_pools=node_class_groups.foreign_pools(raw_pools),
@@ -227,6 +229,12 @@ def _require_pods(pods: Iterable[Pod], daemon_sets: Iterable[DaemonSet]) -> None
     counted = next((d.metadata.name for d in daemon_sets if d.status.current_number_scheduled), "")
     if counted and not any(p.spec.node_name or is_daemon(p) for p in pods):
         raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks the pods of DaemonSet {counted}")
+
+
+def _waiting_groups(pods: Iterable[Pod]) -> set[PodGroupKey]:
+    """The PodGroups of pods that wait for a node."""
+    keys = (pod_group_key(pod) for pod in pods if not (pod.spec.node_name or pod.spec.scheduling_gates))
+    return {key for key in keys if key is not None}
 
 
 def _drivers_differ(csi_nodes: Iterable[CSINode]) -> bool:

@@ -75,7 +75,7 @@ def schedule(problem: Problem) -> Decision:
         storage=Storage(snapshot),
         not_on_spot=_not_on_spot(snapshot, pending, nominations),
     )
-    place = _planner(problem, placer)
+    place = _with_gangs(_planner(problem, placer), problem, pending, nominations.deferred)
     if snapshot.capacity_buffers or snapshot.growth:
         placement, buffers = chunk_placement.place(place, nominations.state_nodes, pending, snapshot)
     else:
@@ -126,6 +126,25 @@ def _planner(problem: Problem, placer: _Placer) -> chunk_placement.Place:
         unused=problem.unused,
         instance_types=problem.instance_types,
         node_pools=problem.snapshot.node_pools,
+    )
+    return planner.place
+
+
+def _with_gangs(
+    place: chunk_placement.Place, problem: Problem, pending: Iterable[Pod], deferred: frozenset[str]
+) -> chunk_placement.Place:
+    """Plans gangs all or nothing, if there are any."""
+    snapshot = problem.snapshot
+    if not snapshot.pod_groups and all(pod.spec.scheduling_group is None for pod in pending):
+        return place
+    # Imported here: few clusters have gangs.
+    from shared.scheduling.gangs import GangPlanner  # noqa: PLC0415
+
+    planner = GangPlanner(
+        plan=place,
+        pod_groups=snapshot.pod_groups,
+        instance_types=problem.instance_types,
+        members_without_node=[p for p in snapshot.pods if p.key in deferred or p.status.phase == "Succeeded"],
     )
     return planner.place
 

@@ -14,6 +14,7 @@ from local.kubernetes import kinds
 from local.kubernetes.apiserver.rbac import Use
 from local.world import Options, World, sample_objects
 from local.world.control_plane import EmbeddedControlPlane
+from shared.api.pod_references import COSCHEDULING, KUBERNETES, VOLCANO
 from shared.cluster import watched_objects
 from shared.cluster.watched_objects import MIN_PODS_TO_WATCH
 from tests.e2e.node_groups import node_of, options, two_nodes
@@ -84,8 +85,15 @@ _WHERE_DEVICES_ARE_WAITED_FOR = {
     ("lifecycle", "list", "resource.k8s.io", kind) for kind in ("deviceclasses", "resourceslices")
 }
 """Where a node lacks nothing but an extended resource (test_dynamic_resources.py)."""
+_WHERE_PODS_ARE_GANGS = {
+    (function, "get", group, "podgroups")
+    for function in ("provisioner", "disruption", "interruption", "lifecycle", "nodegroups")
+    for group in (COSCHEDULING, KUBERNETES, VOLCANO)
+}
+"""PodGroups that pods without a node name (test_gangs.py, tests/real/test_gangs.py)."""
 RARE = {
     *_WHERE_DRIVERS_DIFFER,
+    *_WHERE_PODS_ARE_GANGS,
     *_WHERE_DEVICES_ARE_WAITED_FOR,
     *_FIRST,
     *_LEGACY,

@@ -57,6 +57,10 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list",)),
     ("", ("podtemplates",), ("get",)),
     ("apps", ("deployments", "replicasets", "statefulsets"), ("get",)),
+    # The PodGroups of pods that wait for a node: Kubernetes' own, the coscheduling plugin's, Volcano's.
+    ("scheduling.k8s.io", ("podgroups",), ("get",)),
+    ("scheduling.volcano.sh", ("podgroups",), ("get",)),
+    ("scheduling.x-k8s.io", ("podgroups",), ("get",)),
 )
 _EVENTS: tuple[Rule, ...] = (
     # Events on the objects.

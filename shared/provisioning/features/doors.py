@@ -4,7 +4,8 @@ A door looks at the round and the settings, and imports its feature only if that
 in the order of the list, ``after`` and ``write`` in the reverse order: the first feature is around all others.
 The order follows from what features see of each other:
 
-- hourly limits come last of all after the decision: they hold back what would be launched, and count the rest;
+- gangs come last of all after the decision: whatever has cut one, nothing is launched for its rest;
+- hourly limits come last but for these: they hold back what would be launched, and count the rest;
 - a zonal shift only changes what the snapshot says, which all others see;
 - a pause is around everything else: its pods wait whatever else is decided, and nothing that it keeps back is launched;
 - standby nodes are hidden before replicas are counted and groups are read, and are used instead of nodes that the
@@ -62,6 +63,14 @@ def remember_failed_launches(provisioning: Provisioning, round_: Round, claims: 
     from shared.provisioning.features import failed_launches
 
     failed_launches.remember(provisioning, claims, now=round_.now)
+
+
+def _gangs(provisioning: Provisioning, round_: Round) -> Feature | None:
+    if not round_.snapshot.pod_groups:
+        return None
+    from shared.provisioning.features.gangs import gangs
+
+    return gangs(provisioning, round_)
 
 
 def _zonal_shift(provisioning: Provisioning, round_: Round) -> Feature | None:
@@ -145,6 +154,7 @@ def _pod_annotations(provisioning: Provisioning, round_: Round) -> Feature | Non
 
 
 FEATURES: tuple[Callable[[Provisioning, Round], Feature | None], ...] = (
+    _gangs,
     _hourly_limits,
     _zonal_shift,
     _pause,

@@ -1,8 +1,8 @@
 """Fields of a pod that change where it can run, and that Tenon doesn't support: no node is launched for such a pod.
 
-Devices of a ResourceClaim exist only where a driver publishes them, which no instance type says. The pods of a PodGroup
-are scheduled all together, perhaps within one topology, which a plan doesn't promise. A node that is bought as if the
-field were not there stays empty. Source: Karpenter, which ignores pods with resource claims by default.
+Devices of a ResourceClaim exist only where a driver publishes them, which no instance type says. Pods of a Workload of
+Kubernetes 1.35 are scheduled all together; from 1.37 on a PodGroup says so, which is planned. A node that is bought as
+if the field were not there stays empty. Source: Karpenter, which ignores pods with resource claims by default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "resourceClaims": "dynamic resource allocation",
     "claims": "dynamic resource allocation",
-    "schedulingGroup": "gang scheduling",
     "workloadRef": "gang scheduling",
 }
 """What a field asks for, by its last name."""

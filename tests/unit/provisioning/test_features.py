@@ -56,6 +56,7 @@ def names_of_features(round_: Round, **options: str) -> list[str]:
 
 def test_the_order_of_the_features_is_the_documented_one() -> None:
     assert [door.__name__ for door in FEATURES] == [
+        "_gangs",
         "_hourly_limits",
         "_zonal_shift",
         "_pause",

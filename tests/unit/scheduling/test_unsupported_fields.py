@@ -34,7 +34,6 @@ def containers(**resources: object) -> list[Raw]:
         ({"containers": containers(**USE)}, "spec.containers[0].resources.claims"),
         ({"initContainers": containers(**USE)}, "spec.initContainers[0].resources.claims"),
         ({"resources": {"requests": {"cpu": "1"}, **USE}}, "spec.resources.claims"),
-        ({"schedulingGroup": {"podGroupName": "ring"}}, "spec.schedulingGroup"),
         ({"workloadRef": {"name": "training", "podGroup": "workers"}}, "spec.workloadRef"),
     ],
 )

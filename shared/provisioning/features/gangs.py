@@ -1,0 +1,201 @@
+"""Gangs: what was launched for a part of one goes back, and the whole is tried again elsewhere.
+
+Decisions plan gangs all or nothing (:mod:`shared.scheduling.gangs`), but EC2 may launch less than was planned. The next
+round plans the rest wherever it fits. If it fits nowhere, or a machine of the gang isn't launched within a minute, the
+gang's NodeClaims are deleted: its pods would wait at the price of their nodes. Offerings without capacity are
+remembered, so that the whole is then planned in another zone or with another type.
+
+Each such attempt buys machines for a minute, so there is a brake: after two in a row the gang waits, longer each time.
+The attempts are counted on the cluster's Lease, with its check. A run that dies after the count and before the
+deletions leaves a gang that the next round finds incomplete again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from shared.api import labels as names
+from shared.api import nodeclaim
+from shared.api.meta import EventReason, ObjectRef, decode_annotation, is_true
+from shared.api.pods import is_daemon, is_mirror, pod_group_key
+from shared.base.runtime import KUBERNETES_THREADS, in_threads
+from shared.base.struct import Struct, with_fields
+from shared.cluster import pod_groups, resources, writes
+from shared.provisioning.round import Feature
+from shared.scheduling.decision import UnschedulableReason
+from shared.scheduling.gangs import counts
+from shared.scheduling.nominations.planned_pods import planned_pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from shared.api.kubernetes import Pod
+    from shared.api.nodeclaim import NodeClaim
+    from shared.api.pod_references import PodGroupKey
+    from shared.provisioning.round import Provisioning, Round
+    from shared.scheduling.decision import Decision
+    from shared.snapshot import Snapshot
+
+LAUNCH_TIMEOUT = timedelta(minutes=1)
+"""A machine that isn't launched by then leaves its gang incomplete."""
+WAITS = tuple(timedelta(minutes=m) for m in (0, 0, 5, 10, 20, 40, 60))
+"""How long a gang waits after its first, second, … incomplete launch; after more, as after the last of these."""
+_FORGOTTEN = timedelta(hours=2)
+"""How long after its wait an attempt is remembered."""
+_MOST_REMEMBERED = 50
+
+
+class Attempts(Struct):
+    """How often a gang was launched in part, and until when it waits."""
+
+    count: int
+    until: datetime
+
+
+class Gangs(Feature, kw_only=True):
+    """The gangs of one round."""
+
+    provisioning: Provisioning
+    attempts: dict[str, Attempts]
+    given_back: dict[PodGroupKey, tuple[NodeClaim, ...]]
+    """The NodeClaims that this round deletes, by gang."""
+
+    def before(self, round_: Round) -> Round:
+        """The round with the gangs that wait marked."""
+        groups = dict(round_.snapshot.pod_groups)
+        for key, group in groups.items():
+            attempts = self.attempts.get(str(key))
+            if attempts is not None and attempts.until > round_.now and not group.problem:
+                often = f"{attempts.count} times in a row EC2 launched only a part of its nodes"
+                groups[key] = with_fields(group, problem=f"{often}, next attempt at {attempts.until:%H:%M} UTC")
+        return with_fields(round_, snapshot=with_fields(round_.snapshot, pod_groups=groups))
+
+    def after(self, round_: Round) -> Round:
+        """The round without launches for gangs that something else has cut, and with what is counted."""
+        members = _members(round_.snapshot)
+        decision = round_.decision
+        cut = {key for key, pods in members.items() if not _is_whole(key, pods, decision, round_.snapshot)}
+        decision = _without(decision, {pod.key: key for key in cut for pod in members[key]})
+        for key, pods in members.items():
+            claims = tuple(_launched_for(pods, round_.snapshot))
+            if claims and (key in cut or any(_is_overdue(claim, round_.now) for claim in claims)):
+                self.given_back[key] = claims
+                count = self.attempts[str(key)].count + 1 if str(key) in self.attempts else 1
+                self.attempts[str(key)] = Attempts(count, round_.now + WAITS[min(count, len(WAITS)) - 1])
+        text = _text(self.attempts, round_.now)
+        annotations = dict(round_.lease_annotations)
+        if text != round_.lease.annotations.get(names.INCOMPLETE_GANGS, ""):
+            annotations[names.INCOMPLETE_GANGS] = text
+        return with_fields(round_, decision=decision, lease_annotations=annotations)
+
+    def write(self, round_: Round) -> Round:
+        """The round after the NodeClaims that go back are deleted, none of which is launched any more."""
+        deleted = {claim.name for claims in self.given_back.values() for claim in claims}
+        if not deleted:
+            return round_
+        for key, claims in self.given_back.items():
+            self._report(key, claims, round_)
+            in_threads(self._delete, claims, threads=KUBERNETES_THREADS)
+        return with_fields(round_, unlaunched=tuple(c for c in round_.unlaunched if c.name not in deleted))
+
+    def _delete(self, claim: NodeClaim) -> None:
+        writes.delete(self.provisioning.client, resources.NODE_CLAIMS, claim)
+
+    def _report(self, key: PodGroupKey, claims: Iterable[NodeClaim], round_: Round) -> None:
+        launched = Counter(_offering(c) for c in claims if is_true(c.status.conditions, nodeclaim.LAUNCHED))
+        tried = ", ".join(f"{count} × {offering}" for offering, count in sorted(launched.items())) or "none"
+        until = self.attempts[str(key)].until
+        again = "at once" if until <= round_.now else f"at {until:%H:%M} UTC"
+        why = next((e.message for p, e in sorted(round_.decision.pod_errors.items()) if p in _keys(key, round_)), "")
+        message = f"EC2 launched a part of its nodes ({tried}), which are given back; next attempt {again}"
+        resource = pod_groups.RESOURCES[key.api_group]
+        ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=key.name, namespace=key.namespace)
+        self.provisioning.recorder.record(
+            ref, "Warning", EventReason("GangIncomplete"), f"{message}. {why}".rstrip(". ")
+        )
+        self.provisioning.logger.warning(
+            "A gang was launched in part, and its NodeClaims are deleted",
+            extra={"podgroup": str(key), "launched": tried, "why": why, "next_attempt": again},
+        )
+
+
+def gangs(provisioning: Provisioning, round_: Round) -> Gangs:
+    """The feature with the attempts that the cluster's Lease remembers."""
+    attempts = _read(round_.lease.annotations.get(names.INCOMPLETE_GANGS, ""), round_.now)
+    return Gangs(provisioning=provisioning, attempts=attempts, given_back={})
+
+
+def _keys(key: PodGroupKey, round_: Round) -> set[str]:
+    return {pod.key for pod in round_.snapshot.pods if pod_group_key(pod) == key}
+
+
+def _members(snapshot: Snapshot) -> dict[PodGroupKey, list[Pod]]:
+    """The pods without a node of each gang."""
+    members: dict[PodGroupKey, list[Pod]] = {key: [] for key in snapshot.pod_groups}
+    for pod in snapshot.pods:
+        if not pod.spec.node_name and (key := pod_group_key(pod)) in members and key is not None:
+            members[key].append(pod)
+    return members
+
+
+def _is_whole(key: PodGroupKey, waiting: Iterable[Pod], decision: Decision, snapshot: Snapshot) -> bool:
+    """Whether as many of its pods run or have a place as it needs at once."""
+    running = sum(bool(p.spec.node_name) and pod_group_key(p) == key and counts(p) for p in snapshot.pods)
+    placed = sum(pod.key not in decision.pod_errors for pod in waiting)
+    return running + placed >= snapshot.pod_groups[key].minimum
+
+
+def _without(decision: Decision, cut: Mapping[str, PodGroupKey]) -> Decision:
+    """The decision without what it launches for these pods alone; those that lose their place get a reason."""
+    if not cut:
+        return decision
+    kept = tuple(c for c in decision.new_node_claims if not c.pods or not cut.keys() >= set(c.pods))
+    dropped = [pod for c in decision.new_node_claims if c not in kept for pod in c.pods]
+    errors = {
+        pod: UnschedulableReason(message=f"{cut[pod]}: another of its pods has no place; no node is launched for it")
+        for pod in dropped
+    }
+    return with_fields(decision, new_node_claims=kept, pod_errors={**errors, **decision.pod_errors})
+
+
+def _launched_for(pods: Iterable[Pod], snapshot: Snapshot) -> Iterable[NodeClaim]:
+    """The NodeClaims that were created for these pods alone, on whose node no other pod runs."""
+    keys = {pod.key for pod in pods}
+    used = {p.spec.node_name for p in snapshot.pods if p.spec.node_name and not (is_daemon(p) or is_mirror(p))}
+    for claim in snapshot.node_claims:
+        planned = planned_pods(claim)
+        is_for_them = planned and keys.issuperset(planned) and claim.status.node_name not in used
+        if is_for_them and claim.metadata.deletion_timestamp is None:
+            yield claim
+
+
+def _is_overdue(claim: NodeClaim, now: datetime) -> bool:
+    created = claim.metadata.creation_timestamp
+    is_launched = is_true(claim.status.conditions, nodeclaim.LAUNCHED)
+    return not is_launched and created is not None and now - created >= LAUNCH_TIMEOUT
+
+
+def _offering(claim: NodeClaim) -> str:
+    labels = claim.metadata.labels
+    return " ".join(labels.get(k, "?") for k in (names.INSTANCE_TYPE, names.CAPACITY_TYPE, names.ZONE))
+
+
+def _read(text: str, now: datetime) -> dict[str, Attempts]:
+    """The attempts that aren't forgotten yet; what can't be read doesn't count."""
+    if not text:
+        return {}
+    try:
+        attempts = decode_annotation(text, dict[str, Attempts])
+    except msgspec.MsgspecError:
+        return {}
+    return {key: a for key, a in attempts.items() if now < a.until + _FORGOTTEN}
+
+
+def _text(attempts: Mapping[str, Attempts], now: datetime) -> str:
+    newest = sorted(attempts.items(), key=lambda item: item[1].until, reverse=True)[:_MOST_REMEMBERED]
+    kept = {key: a for key, a in newest if now < a.until + _FORGOTTEN}
+    return msgspec.json.encode(kept, order="deterministic").decode() if kept else ""
