@@ -22,7 +22,7 @@ from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cluster import resources, writes
 from shared.cluster.errors import ApiError, NotFoundError
-from shared.cluster.listing import list_objects
+from shared.cluster.snapshot_reader import cached_reader
 from shared.instance_types import unavailable_offerings
 from shared.termination import delayed_eviction, requeue
 
@@ -157,7 +157,7 @@ class Drainer(Struct, kw_only=True):
         """The nodes by name; None if there are too few drains to list them."""
         if len(drains) < _MIN_NODES_TO_LIST:
             return None
-        return {n.metadata.name: n for n in list_objects(self.client, resources.NODES, Node).objects}
+        return {n.metadata.name: n for n in cached_reader(self.client).nodes.read().objects}
 
     def _taint(self, claim: NodeClaim, nodes: dict[str, Node] | None) -> None:
         name = claim.status.node_name

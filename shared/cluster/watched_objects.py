@@ -8,7 +8,8 @@ for a moment, and the pods without a node, which that list reads consistently, m
 creation or deletion that is still on its way shows there. Only changes to bound pods can lag unnoticed, if the API
 server takes longer than the silence to send the first event; whoever acts on such a pod lists it again
 (:func:`list_pods_on_node`, :meth:`PodCache.read_on_nodes`). A silence is believed for :data:`MAX_UNPROVEN` after the
-last list or proof. After that, in any doubt, and when the resourceVersion has expired, everything is listed again.
+last list or proof. After that a large cluster's watch is kept open until its bookmark, which is such a proof. Without
+one, in any doubt, and when the resourceVersion has expired, everything is listed again.
 
 Of a large cluster's nodes some kubelet reports every moment, so for them only an event is believed.
 """
@@ -55,6 +56,11 @@ NODE_SILENCE_SECONDS = 1.0
 """After that time without a node's event, all nodes are listed."""
 MAX_UNPROVEN = timedelta(minutes=2)
 """Where a slow API server's watch is always silent, pods that have gone are seen after this time."""
+BOOKMARK_TIMEOUT = 3
+"""Seconds of a watch that waits for its bookmark, which comes about two seconds before its time-out, so after one or
+two (``nextBookmarkTime`` in apiserver/pkg/storage/cacher/cache_watcher.go)."""
+MIN_PODS_FOR_BOOKMARK = 20_000
+"""With fewer pods, listing them costs less than that wait."""
 MAX_LISTED_NODES = 50
 """The pods of up to this many nodes are listed by node; for more nodes, all pods are listed."""
 MAX_SILENCES = 20
@@ -178,7 +184,8 @@ class ValueSharing:
 class PodCache:
     """The unfinished pods of a cluster. Not thread-safe.
 
-    ``min_pods_to_watch``: with fewer pods everything is listed each time; ``max_silences``: see the module.
+    ``min_pods_to_watch``: with fewer pods everything is listed each time; ``max_silences`` and
+    ``min_pods_for_bookmark``: see the module.
     """
 
     def __init__(
@@ -187,12 +194,14 @@ class PodCache:
         *,
         min_pods_to_watch: int = MIN_PODS_TO_WATCH,
         max_silences: int = MAX_SILENCES,
+        min_pods_for_bookmark: int = MIN_PODS_FOR_BOOKMARK,
         now: Callable[[], datetime] = runtime.now,
     ) -> None:
         self._client = client
         self._now = now
         self._max_silences = max_silences
         self._min_pods_to_watch = min_pods_to_watch
+        self._min_pods_for_bookmark = min_pods_for_bookmark
         self._version = ""
         self._pods: dict[str, Pod] = {}
         self._unbound_versions: dict[str, str] = {}
@@ -292,8 +301,28 @@ class PodCache:
                         return
         finally:
             stream.close()
-        if self._unbound_versions != target or self._now() - self._proven_at >= MAX_UNPROVEN:
+        if self._unbound_versions != target:
             raise WatchLagsError
+        if self._now() - self._proven_at >= MAX_UNPROVEN:
+            self._wait_for_bookmark(unbound.version)
+
+    def _wait_for_bookmark(self, version: str) -> None:
+        """Prove that the pods are as of that version, or later."""
+        if len(self._pods) < self._min_pods_for_bookmark:
+            raise WatchLagsError
+        watch = self._client.watch(
+            PODS.path(), resource_version=self._version, fields=UNFINISHED, timeout=BOOKMARK_TIMEOUT
+        )
+        stream = WatchStream(watch, name="watch pods")
+        try:
+            while (event := stream.next(BOOKMARK_TIMEOUT)) is not None:
+                self._apply(event)
+                if is_at_least(self._version, version):
+                    self._proven_at = self._now()
+                    return
+        finally:
+            stream.close()
+        raise WatchLagsError
 
     def _apply(self, event: WatchEvent) -> None:
         metadata, pod = _changed(event, PODS, Pod)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from shared.api import labels as names
 from shared.api.capacity_buffer import CapacityBuffer
-from shared.api.kubernetes import Node
 from shared.api.pods import is_pending
 from shared.base import aws, decision_log, hints, runtime
 from shared.base.struct import Struct, with_fields
@@ -25,7 +24,7 @@ from shared.cluster import listing, resources
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
-from shared.cluster.snapshot_reader import cached_reader, list_if_kind_exists, list_node_pools, read_snapshot
+from shared.cluster.snapshot_reader import cached_reader, list_node_pools, read_snapshot
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price
@@ -236,8 +235,7 @@ def _is_idle(client: Client) -> bool:
         return False
     if any(names.STANDBY in claim.metadata.annotations for claim in claims):
         return False
-    nodes = list_if_kind_exists(client, resources.NODES, Node).objects
-    if any(node.metadata.deletion_timestamp is not None for node in nodes):
+    if any(node.metadata.deletion_timestamp is not None for node in reader.nodes.read().objects):
         return False
     if any(_keeps_nodes(pool) for pool in list_node_pools(client)):
         return False

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _BOOKMARK_SECONDS = 30.0
+_BEFORE_TIMEOUT = 2.0
+"""A bookmark comes that many seconds before the time-out, too."""
 DEFAULT_TIMEOUT_SECONDS = 2400.0
 """How long a watch lives if its client sets no timeout; a real server picks 30 to 60 minutes."""
 
@@ -101,6 +103,8 @@ class Watch:
 
     def _change_lines(self, deadline: float) -> Iterator[bytes | None]:
         next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
+        if deadline - _BEFORE_TIMEOUT > time.monotonic():
+            next_bookmark = min(next_bookmark, deadline - _BEFORE_TIMEOUT)
         while (remaining := deadline - time.monotonic()) > 0:
             try:
                 change = self._changes.get(timeout=min(remaining, _POLL_SECONDS))

@@ -199,6 +199,40 @@ def test_a_silent_watch_hides_the_end_of_pods_for_two_minutes_only(
     assert pods.lists == 2
 
 
+@pytest.mark.parametrize("has_changed", [False, True])
+def test_a_bookmark_proves_a_silent_watch(
+    client: Client, clock: Clock, add_pod: Callable[..., None], *, has_changed: bool
+) -> None:
+    add_pod("b0", nodeName="n1")
+    add_pod("b1", nodeName="n1")
+    with runtime.using(runtime.Runtime(environ={}, now=clock.now)):
+        pods = PodCache(client, min_pods_to_watch=1, min_pods_for_bookmark=1)
+        pods.read()
+        if has_changed:
+            client.patch(path("b0"), {"metadata": {"labels": {"x": "y"}}})
+        clock.time += MAX_UNPROVEN
+        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "another"}})
+        assert read_by_key(pods) == listed(client)
+        clock.time += MAX_UNPROVEN - timedelta(seconds=1)
+        assert read_by_key(pods) == listed(client)
+    assert pods.lists == 1
+
+
+def test_without_a_bookmark_the_pods_are_listed(
+    server: Server, client: Client, clock: Clock, add_pod: Callable[..., None]
+) -> None:
+    add_pod("b0", nodeName="n1")
+    add_pod("b1", nodeName="n1")
+    with runtime.using(runtime.Runtime(environ={}, now=clock.now)):
+        pods = PodCache(client, min_pods_to_watch=1, min_pods_for_bookmark=1)
+        pods.read()
+        client.delete(path("b0"), grace_period_seconds=0)
+        server.intercept = silent_watch
+        clock.time += MAX_UNPROVEN
+        assert read_by_key(pods) == listed(client)
+    assert pods.lists == 2
+
+
 def test_a_small_cluster_is_listed_each_time(client: Client, add_pod: Callable[..., None]) -> None:
     add_pod("only")
     cache = PodCache(client, min_pods_to_watch=2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bench.stub_api_server import pod
+from bench.stub_objects import pod
 from shared.api.kubernetes import Pod
 from shared.base.struct import with_fields
 from shared.cluster.watched_objects import READ_CONDITIONS, ValueSharing
