@@ -31,6 +31,7 @@ MODULES = (
     "interruptions",
     "bundles",
     "function_resources",
+    "scale",
     "fleet_rate",
     "relay",
     "handovers",
@@ -46,8 +47,9 @@ _MODULES_IN_PACKAGES = {
     "frontier": "month.frontier",
     "committed_month": "month.committed",
     "warm_memory": "endurance.warm_memory",
+    "scale": "scale.results",
 }
-ON_REQUEST = ("real_flows", "endurance", "warm_memory", "frontier")
+ON_REQUEST = ("real_flows", "endurance", "warm_memory", "frontier", "scale")
 """In real time and with Go, for an hour, or of figures that are saved first: only measured by name."""
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _REGEX_FLAGS = re.MULTILINE | re.DOTALL

@@ -91,6 +91,10 @@ class Month:
         """The phases that were not measured at that size."""
         return [phase for phase in PHASE_HOURS if phase not in self.measured.get(self.nodes, {})]
 
+    def memory(self, function: str) -> int:
+        """MiB of the function in a cluster of that size."""
+        return function_sizes.memory(function, self.nodes)
+
     def count(self, name: str) -> float:
         """The count of a month."""
         return sum(
@@ -100,7 +104,7 @@ class Month:
 
     def seconds(self, function: str) -> float:
         """The function's duration in a month, with waiting."""
-        share = min(1.0, function_sizes.SIZES[function].memory / FULL_VCPU)
+        share = min(1.0, self.memory(function) / FULL_VCPU)
         fleets = self.count("call ec2 CreateFleet") if function == function_sizes.PROVISIONER else 0.0
         return (
             self.count(f"{function} seconds") / share
@@ -125,11 +129,11 @@ class Month:
     def _functions(self) -> list[BillItem]:
         lines = []
         for name in MEASURED:
-            mib, times = function_sizes.SIZES[name].memory, self.count(f"{name} invocations")
+            mib, times = self.memory(name), self.count(f"{name} invocations")
             seconds = self.seconds(name)
             details = f"{times:,.0f} times {1000 * seconds / times:,.0f} ms at {mib} MiB" if times else "never"
             lines.append(BillItem(f"{name}: running", seconds * mib / 1024, prices.GB_SECOND, details))
-        memory = sum(size.memory for size in _SIZES) / len(_SIZES) / 1024
+        memory = sum(self.memory(name) for name in MEASURED) / len(MEASURED) / 1024
         cold = BillItem(
             "cold starts", COLD_STARTS * COLD_SECONDS * memory, prices.GB_SECOND, f"{COLD_STARTS:,.0f} starts"
         )
@@ -210,7 +214,7 @@ class Month:
         return hours / HOURS
 
     def _relay(self) -> list[BillItem]:
-        mib, checks = function_sizes.SIZES[function_sizes.RELAY].memory, HOURS * 60
+        mib, checks = self.memory(function_sizes.RELAY), HOURS * 60
         watching = BillItem(
             "relay: watching", HOURS * 3600 * mib / 1024, prices.GB_SECOND, f"around the clock at {mib} MiB"
         )

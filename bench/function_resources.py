@@ -47,7 +47,7 @@ GROWING = (
     function_sizes.DISRUPTION,
     function_sizes.INTERRUPTION,
 )
-_DESCRIBING = (
+DESCRIBING = (
     function_sizes.LIFECYCLE,
     function_sizes.DISRUPTION,
     function_sizes.TERMINATION,
@@ -69,13 +69,13 @@ _MOST_PORTIONS = 16
 _MINUTES = 3
 """How long two invocations take at most."""
 _FULL_VCPU = 1769
-_MIB = 1 << 20
+MIB = 1 << 20
 _STATUS = Path("/proc/self/status")
 
 
 def run() -> list[dict[str, str]]:
     """Rows for each function and cluster size: memory and processor time, and how long it takes with waiting."""
-    cases = [(function, nodes, pods) for nodes, pods in CLUSTERS[:-1] for function in _EVENTS]
+    cases = [(function, nodes, pods) for nodes, pods in CLUSTERS[:-1] for function in EVENTS]
     with ThreadPoolExecutor(_AT_ONCE) as pool:  # processor time counts, of which each has a processor's
         measured = list(pool.map(lambda case: in_new_process(*case), cases))
     without_waiting = [_row(*case, own) for case, own in zip(cases, measured, strict=True)]
@@ -100,7 +100,7 @@ def _row(function: str, nodes: int, pods: int, measured: Mapping[str, float]) ->
     return {
         "measurement": f"{function}, {nodes:,} nodes / {pods:,} pods",
         "target": f"below {memory} MiB, {timeout} s",
-        "result": f"{imported + measured['mib']:.0f} MiB, {seconds / _share(memory):.1f} s",
+        "result": f"{imported + measured['mib']:.0f} MiB, {seconds / share(memory):.1f} s",
         "method": f"{imported:.0f} MiB for imports; {per_pod}{seconds:.2f} s of a whole vCPU; {_WORK[function]}",
     }
 
@@ -109,19 +109,19 @@ def _waiting_row(function: str, nodes: int, pods: int, measured: Mapping[str, fl
     """How long the first invocation takes with the API server's and EC2's answers as slow as real ones."""
     memory = function_sizes.memory(function, nodes)
     waited = measured["elapsed"] - measured["seconds"]
-    warm = measured["warm_elapsed"] + measured["warm_seconds"] * (1 / _share(memory) - 1)
+    warm = measured["warm_elapsed"] + measured["warm_seconds"] * (1 / share(memory) - 1)
     most = function_sizes.SIZES[function].timeout if nodes < CLUSTERS[-1][0] else MAX_FIRST_SECONDS
     return {
         "measurement": f"{function} with waiting, {nodes:,} nodes / {pods:,} pods",
         "target": f"below {most} s",
-        "result": f"{waited + measured['seconds'] / _share(memory):.1f} s, then {warm:.1f} s",
+        "result": f"{waited + measured['seconds'] / share(memory):.1f} s, then {warm:.1f} s",
         "method": f"the first invocation and the second, elapsed at {memory} MiB without the local AWS's; "
         f"{SLOW_PAGE_SECONDS} s a page of a list, "
         f"{SLOW_DESCRIBE_SECONDS} s a page of DescribeInstances, {SLOW_FLEET_SECONDS} s a CreateFleet",
     }
 
 
-def _share(memory: int) -> float:
+def share(memory: int) -> float:
     """The share of a vCPU that a function with so much memory (MiB) has."""
     return min(1.0, memory / _FULL_VCPU)
 
@@ -134,7 +134,7 @@ def in_new_process(function: str, nodes: int, pods: int, *, slow: bool = False) 
     command = [sys.executable, "-m", "bench.function_resources", function, str(nodes), str(pods), str(slow)]
     process = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     measured: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-    return {**measured, "imported": _status_bytes("VmRSS", imported.stdout) / _MIB}
+    return {**measured, "imported": _status_bytes("VmRSS", imported.stdout) / MIB}
 
 
 def measure(function: str, nodes: int, pods: int, *, slow: bool = False) -> dict[str, float]:
@@ -148,19 +148,19 @@ def measure(function: str, nodes: int, pods: int, *, slow: bool = False) -> dict
     with stub_account.account(
         nodes, pods, with_catalog=function != function_sizes.CATALOG, ec2_seconds=delays
     ) as environ:
-        at = _first_turn()
-        if function in _DESCRIBING:
-            stub_account.launch(n for n in range(nodes) if _is_asked_about(n, nodes, at))
+        at = first_turn()
+        if function in DESCRIBING:
+            stub_account.launch(n for n in range(nodes) if is_asked_about(n, nodes, at))
         if function == function_sizes.TERMINATION:
             _delete(environ)
         aws_seconds = _timed_aws()
         context = stub_account.context(function, seconds=function_sizes.SIZES[function].timeout)
-        before, began = _resident_before(), time.monotonic()
+        before, began = resident_before(), time.monotonic()
         clock = runtime.Runtime(environ=environ, now=lambda: at + timedelta(seconds=time.monotonic() - began))
         with runtime.using(clock):
-            seconds, elapsed = _invoke(handler, _EVENTS[function](0), context, aws_seconds)
-            mib = (_peak() - before) / _MIB
-            again = _invoke(handler, _EVENTS[function](1), context, aws_seconds) if function in GROWING else (0.0, 0.0)
+            seconds, elapsed = _invoke(handler, EVENTS[function](0), context, aws_seconds)
+            mib = (peak() - before) / MIB
+            again = _invoke(handler, EVENTS[function](1), context, aws_seconds) if function in GROWING else (0.0, 0.0)
     return {
         "mib": mib,
         "seconds": seconds,
@@ -170,15 +170,15 @@ def measure(function: str, nodes: int, pods: int, *, slow: bool = False) -> dict
     }
 
 
-def _first_turn() -> datetime:
+def first_turn() -> datetime:
     """A moment of the last half hour at which the first portion of instances has its turn."""
     now = datetime.now(UTC)
     return now - timedelta(minutes=int(now.timestamp() // 60) % _MOST_PORTIONS, seconds=now.second)
 
 
-def _is_asked_about(number: int, nodes: int, at: datetime) -> bool:
+def is_asked_about(number: int, nodes: int, at: datetime, lasts: int = _MINUTES) -> bool:
     """Whether an invocation of the next minutes describes the instance; the local AWS is too slow for all of many."""
-    turns = {Portion.of(nodes, at=at + timedelta(minutes=minutes)) for minutes in range(_MINUTES)}
+    turns = {Portion.of(nodes, at=at + timedelta(minutes=minutes)) for minutes in range(lasts)}
     return number < 2 * BATCH_NODES or any(portion.has(f"{number:x}") for portion in turns)
 
 
@@ -211,7 +211,8 @@ def _tick(_number: int) -> dict[str, Any]:
     return stub_account.batch([stub_account.scheduled()])
 
 
-def _schedule(_number: int) -> dict[str, Any]:
+def scheduled_sweep(_number: int) -> dict[str, Any]:
+    """The event of a sweep."""
     return stub_account.scheduled()
 
 
@@ -248,15 +249,15 @@ def _drains(_number: int) -> dict[str, Any]:
     return stub_account.batch([message])
 
 
-_EVENTS: dict[str, Callable[[int], dict[str, Any]]] = {
+EVENTS: dict[str, Callable[[int], dict[str, Any]]] = {
     function_sizes.PROVISIONER: _tick,
-    function_sizes.LIFECYCLE: _schedule,
-    function_sizes.DISRUPTION: _schedule,
+    function_sizes.LIFECYCLE: scheduled_sweep,
+    function_sizes.DISRUPTION: scheduled_sweep,
     function_sizes.TERMINATION: _drains,
     function_sizes.INTERRUPTION: _warnings,
-    function_sizes.CATALOG: _schedule,
+    function_sizes.CATALOG: scheduled_sweep,
     function_sizes.BUFFERS: _tick,
-    function_sizes.NODE_GROUPS: _schedule,
+    function_sizes.NODE_GROUPS: scheduled_sweep,
 }
 _WORK = {
     function_sizes.PROVISIONER: "sweep with 100 pending pods",
@@ -270,7 +271,7 @@ _WORK = {
 }
 
 
-def _resident_before() -> float:
+def resident_before() -> float:
     """Resident bytes after freed memory was returned; resets the peak."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
@@ -278,7 +279,8 @@ def _resident_before() -> float:
     return _status_bytes("VmRSS")
 
 
-def _peak() -> float:
+def peak() -> float:
+    """The most resident bytes since then."""
     return _status_bytes("VmHWM")
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
+import functools
 import json
 import os
 import sys
@@ -17,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from moto.ec2 import ec2_backends
+from moto.ec2.models.tags import TagBackend
 
 from bench.stub_api_server import stub_api_server
+from local.aws.backends import replaced
 from local.aws.cloud import Cloud
 from local.faults import Fault
 from local.world import catalog_cache
@@ -26,7 +30,7 @@ from shared.base import runtime
 from shared.instance_types import catalog_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 CLUSTER = "demo"
 REGION = "us-east-1"
@@ -39,27 +43,50 @@ _QUEUES = ("termination", "disruption", "node-groups", "dead-letters", "events")
 
 
 def launch(numbers: Iterable[int]) -> None:
-    """Run the instances of the stub's NodeClaims with these numbers."""
+    """Run the instances of the stub's NodeClaims with these numbers.
+
+    The local EC2 takes longer for each further instance, so all but the first are its copies with ids of their own.
+    """
+    ids = [f"i-{number:017x}" for number in numbers]
+    if not ids:
+        return
     ec2, backend = boto3.client("ec2"), ec2_backends[ACCOUNT][REGION]
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
     owned: Any = [{"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"}]
-    waiting = list(numbers)
-    while waiting:
-        batch, waiting = waiting[:_BATCH_SIZE], waiting[_BATCH_SIZE:]
-        reservation = ec2.run_instances(
-            ImageId=image,
-            InstanceType="m5.large",
-            MinCount=len(batch),
-            MaxCount=len(batch),
-            InstanceMarketOptions={"MarketType": "spot"},
-            TagSpecifications=[{"ResourceType": "instance", "Tags": owned}],
-        )
-        ids = {i["InstanceId"]: f"i-{n:017x}" for i, n in zip(reservation["Instances"], batch, strict=True)}
-        for instance in backend.all_instances():
-            if instance.id in ids:
-                tags = backend.tags.pop(instance.id)
-                instance.id = ids[instance.id]
-                backend.tags[instance.id] = tags
+    ec2.run_instances(
+        ImageId=ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"],
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        InstanceMarketOptions={"MarketType": "spot"},
+        TagSpecifications=[{"ResourceType": "instance", "Tags": owned}],
+    )
+    reservation = next(reversed(backend.reservations.values()))
+    (launched,) = reservation.instances
+    tags = backend.tags.pop(launched.id)
+    del backend.reservations[reservation.id]
+    for start in range(0, len(ids), _BATCH_SIZE):
+        batch = copy.copy(reservation)
+        batch.id, batch.instances = f"{reservation.id}{start}", []
+        backend.reservations[batch.id] = batch
+        for instance_id in ids[start : start + _BATCH_SIZE]:
+            instance = copy.copy(launched)
+            instance.id = instance_id
+            backend.tags[instance_id] = dict(tags)
+            batch.instances.append(instance)
+
+
+def _quick_tags(describe: Callable[..., list[dict[str, str]]]) -> Callable[..., list[dict[str, str]]]:
+    """Wraps moto's search for the tags of one resource, which reads those of all."""
+
+    @functools.wraps(describe)
+    def described(backend: Any, filters: dict[str, list[str]] | None = None) -> list[dict[str, str]]:
+        ids = filters.get("resource-id", []) if filters and len(filters) == 1 else []
+        if len(ids) != 1 or not ids[0].startswith("i-"):
+            return describe(backend, filters)
+        tagged = {"resource_id": ids[0], "resource_type": "instance"}
+        return [{**tagged, "key": key, "value": value} for key, value in backend.tags.get(ids[0], {}).items()]
+
+    return described
 
 
 @contextlib.contextmanager
@@ -74,6 +101,7 @@ def account(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         os.environ.setdefault(name, "x")
     with (
+        replaced(TagBackend, "describe_tags", _quick_tags(TagBackend.describe_tags)),
         stub_api_server(nodes, pods) as (url, authority),
         Cloud(now=lambda: datetime.now(UTC), sleep=time.sleep, region=REGION) as cloud,
     ):

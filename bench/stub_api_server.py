@@ -7,7 +7,6 @@ needs little processor time itself.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import subprocess
@@ -17,11 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from functions.lifecycle.claims.adoption import adopted
+from bench.stub_minutes import OTHER_KINDS, REPORT_MINUTES, Minutes, event
+from bench.stub_objects import POOL, STAMP, claim, node, node_class, pod
+from bench.stub_requests import Requests
 from local.kubernetes.apiserver.certificates import make_identity
-from shared.api import decode, nodeclass, nodepool
-from shared.api import labels as names
-from shared.api.nodeclaim import NodeClaim
 
 if TYPE_CHECKING:
     import ssl
@@ -35,158 +33,11 @@ CHANGED = 50
 """Pods that change between two lists of the pods without a node."""
 PENDING = 100
 """How many pods are pending unless that variable says otherwise."""
-ZONE = "us-east-1a"
-_REPORT_MINUTES = 5
-"""A kubelet reports its node's status this often, if it is as before."""
-_POD_BYTES = 5_000
-_IMAGES = 50
-"""As many images a kubelet reports (``nodeStatusMaxImages``): most of a node's 12 KB."""
+REQUESTS, MINUTE = "/stub/requests", "/stub/minute"
+"""Paths of the stub itself: a GET reads and resets what was counted, a POST lets a minute pass
+(:meth:`StubResponses.pass_minute`)."""
 _VERSION = 1_000
-_OTHER_KINDS = 10
-"""Resource versions of other kinds' changes, so that a watch of pods never reaches a list's resource version."""
-_STAMP = "2026-11-21T12:00:00Z"
-_READY = {"type": "Ready", "status": "True", "lastTransitionTime": _STAMP}
-_KUBELET_CONDITIONS = [
-    {"type": kind, "status": "True", "lastTransitionTime": _STAMP}
-    for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-]
-_SIZE = {"cpu": "2", "memory": "8Gi", "pods": "58"}
 _WATCH_SECONDS = 5
-_CLASS = {"group": names.AWS_GROUP, "kind": "EC2NodeClass", "name": "default"}
-_POOL = {
-    "metadata": {"name": "default", "uid": "pool"},
-    "spec": {"template": {"spec": {"nodeClassRef": _CLASS, "requirements": []}}},
-}
-
-
-def pod(i: int, *, nodes: int, version: int = 1) -> dict[str, Any]:
-    """A pod of 5 KB on one of the nodes, as its kubelet reports it; with a negative number it is pending."""
-    is_bound = i >= 0
-    requests = {"cpu": "100m", "memory": "100Mi"} if is_bound else {"cpu": "1", "memory": "2Gi"}
-    obj: dict[str, Any] = {
-        "metadata": {
-            "name": f"web-{i}",
-            "namespace": "default",
-            "uid": f"pod-{i}",
-            "resourceVersion": str(version),
-            "creationTimestamp": _STAMP,
-            "labels": {"app": "web", "pod-template-hash": "6d4cf56db6"},
-            "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
-            ],
-        },
-        "spec": {
-            "containers": [
-                {
-                    "name": "web",
-                    "image": "web",
-                    "resources": {"requests": requests},
-                }
-            ],
-            "volumes": [{"name": f"kube-api-access-{i}", "projected": {"sources": []}}],
-            "terminationGracePeriodSeconds": 30,
-            "tolerations": [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}],
-        },
-        "status": {"phase": "Running" if is_bound else "Pending"},
-    }
-    if is_bound:
-        obj["spec"]["nodeName"] = f"node-{i % nodes}"
-        container = {"name": "web", "allocatedResources": requests, "resources": {"requests": requests}}
-        obj["status"] |= {"conditions": _KUBELET_CONDITIONS, "startTime": _STAMP, "containerStatuses": [container]}
-    else:
-        unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        obj["status"]["conditions"] = [unplaced]
-    filler = _POD_BYTES - len(json.dumps(obj))
-    obj["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {"f:status": "x" * max(filler - 70, 0)}}]
-    return obj
-
-
-def node(i: int) -> dict[str, Any]:
-    """A full node of a NodePool."""
-    own = {
-        names.NODEPOOL: "default",
-        names.INITIALIZED: "true",
-        names.REGISTERED: "true",
-        names.INSTANCE_TYPE: "m5.large",
-        names.ZONE: ZONE,
-        names.ARCH: "amd64",
-        names.OS: "linux",
-        names.CAPACITY_TYPE: "spot",
-        names.HOSTNAME: f"node-{i}",
-    }
-    return {
-        "metadata": {
-            "name": f"node-{i}",
-            "uid": f"node-{i}",
-            "resourceVersion": "1",
-            "labels": own,
-            "finalizers": [names.TERMINATION_FINALIZER],
-            "ownerReferences": [
-                {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": f"claim-{i}", "uid": f"claim-{i}"}
-            ],
-        },
-        "spec": {"providerID": f"aws:///{ZONE}/i-{i:017x}"},
-        "status": {"capacity": _SIZE, "allocatable": _SIZE, "conditions": [_READY], "images": _images()},
-    }
-
-
-def _images() -> list[dict[str, Any]]:
-    repository = "123456789012.dkr.ecr.us-east-1.amazonaws.com/team/service"
-    return [
-        {"names": [f"{repository}-{n}@sha256:{n:064x}", f"{repository}-{n}:v1.{n}"], "sizeBytes": 100_000_000 + n}
-        for n in range(_IMAGES)
-    ]
-
-
-@functools.cache
-def _hashes() -> dict[str, str]:
-    """The annotations of a NodeClaim of the NodePool and node class as they are."""
-    pool = decode.node_pool({"apiVersion": nodepool.API_VERSION, "kind": nodepool.KIND, **_POOL}).value
-    own_class = decode.node_class(
-        {"apiVersion": nodeclass.API_VERSION, "kind": nodeclass.KIND, **node_class("demo")}
-    ).value
-    return dict(adopted(NodeClaim(), pool, own_class).metadata.annotations)
-
-
-def claim(i: int) -> dict[str, Any]:
-    """The node's NodeClaim, with all that functions write to it."""
-    done = [
-        {"type": t, "status": "True", "reason": t, "lastTransitionTime": _STAMP}
-        for t in ("Launched", "Registered", "Initialized", "Ready", "Consolidatable")
-    ]
-    return {
-        "metadata": {
-            "name": f"claim-{i}",
-            "uid": f"claim-{i}",
-            "labels": {names.NODEPOOL: "default"},
-            "annotations": _hashes(),
-            "finalizers": [names.TERMINATION_FINALIZER],
-        },
-        "spec": {"nodeClassRef": _CLASS, "requirements": []},
-        "status": {
-            "providerID": f"aws:///{ZONE}/i-{i:017x}",
-            "nodeName": f"node-{i}",
-            "capacity": _SIZE,
-            "allocatable": _SIZE,
-            "conditions": done,
-        },
-    }
-
-
-def node_class(cluster: str) -> dict[str, Any]:
-    """A node class that the local AWS can resolve."""
-    discovery = [{"tags": {"karpenter.sh/discovery": cluster}}]
-    return {
-        "metadata": {"name": "default", "uid": "class"},
-        "spec": {
-            "amiFamily": "AL2023",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": discovery,
-            "securityGroupSelectorTerms": discovery,
-        },
-    }
-
-
 _SINGLE = {"nodes": node, "nodeclaims": claim}
 
 
@@ -204,10 +55,24 @@ class StubResponses:
         self._lists = {
             "nodes": _written(map(node, range(nodes))),
             "nodeclaims": _written(map(claim, range(nodes))),
-            "nodepools": _written([_POOL]),
+            "nodepools": _written([POOL]),
             "ec2nodeclasses": _written([node_class("demo")]),
         }
+        self._minutes: Minutes | None = None
         self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
+
+    @property
+    def _current(self) -> int:
+        """The resource version of lists."""
+        return self._minutes.version if self._minutes else self._version
+
+    def pass_minute(self, *, replaced: int, pending: int) -> bytes:
+        """Let a minute pass, from now on instead of changes by request (bench/stub_minutes.py)."""
+        self._minutes = self._minutes or Minutes(self._nodes, self._pod_count, self._version)
+        self._minutes.pass_one(replaced=replaced, pending=pending)
+        self._pending = self._minutes.pending
+        self._pods[self._pod_count :] = self._pending
+        return b"{}"
 
     def get(self, path: str, query: dict[str, str]) -> bytes:
         """A page of a list, or one object: the lease, a node, a NodeClaim."""
@@ -218,7 +83,8 @@ class StubResponses:
             return self._stored(self._object(above, plural))
         node_name = query.get("fieldSelector", "").partition("spec.nodeName=")[2]
         if plural == "pods" and node_name.startswith(","):
-            self._version += CHANGED + _OTHER_KINDS
+            if not self._minutes:
+                self._version += CHANGED + OTHER_KINDS
             items = self._pending
         elif plural == "pods" and node_name:
             items = self._pods[int(node_name.partition("-")[2]) : self._pod_count : self._nodes]
@@ -228,7 +94,7 @@ class StubResponses:
             items = self._pods if plural == "pods" else self._lists.get(plural, [])
         start = int(query.get("continue") or 0)
         end = start + int(query.get("limit") or len(items))
-        metadata = {"resourceVersion": str(self._version), "continue": str(end) if end < len(items) else ""}
+        metadata = {"resourceVersion": str(self._current), "continue": str(end) if end < len(items) else ""}
         return b'{"metadata":%b,"items":[%b]}' % (json.dumps(metadata).encode(), b",".join(items[start:end]))
 
     def delete(self, path: str) -> bytes:
@@ -240,7 +106,7 @@ class StubResponses:
     def _object(self, plural: str, name: str) -> dict[str, Any]:
         obj = _SINGLE[plural](int(name.rpartition("-")[2]))
         if name in self._deleted:
-            obj["metadata"]["deletionTimestamp"] = _STAMP
+            obj["metadata"]["deletionTimestamp"] = STAMP
         return obj
 
     def write(self, path: str, body: dict[str, Any] | list[Any]) -> bytes:
@@ -251,26 +117,25 @@ class StubResponses:
         stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))
         return self._stored(stored)
 
-    def events(self, plural: str, since: int) -> Iterator[bytes]:
+    def events(self, plural: str, since: int, *, timeout: int) -> Iterator[bytes]:
         """The changes after that resource version: the first fifty pods, or as many nodes as report in a minute."""
+        if self._minutes:
+            yield from self._minutes.events(plural, since, timeout=timeout)
+            return
         if plural == "pods":
             for version in range(since + 1, since + 1 + CHANGED):
-                yield _event(pod(version % CHANGED, nodes=self._nodes, version=version))
+                yield event("MODIFIED", pod(version % CHANGED, nodes=self._nodes, version=version))
             return
-        reporting = max(1, self._nodes // _REPORT_MINUTES)
+        reporting = max(1, self._nodes // REPORT_MINUTES)
         for number in range(reporting):
             last = number == reporting - 1
             reported = node(number)
             reported["metadata"]["resourceVersion"] = str(self._version if last else since + 1)
-            yield _event(reported)
+            yield event("MODIFIED", reported)
 
     def _stored(self, obj: dict[str, Any]) -> bytes:
-        obj["metadata"]["resourceVersion"] = str(self._version)
+        obj["metadata"]["resourceVersion"] = str(self._current)
         return json.dumps(obj).encode()
-
-
-def _event(changed: dict[str, Any]) -> bytes:
-    return json.dumps({"type": "MODIFIED", "object": changed}).encode() + b"\n"
 
 
 def _merge(stored: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -292,39 +157,55 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise each response waits 40 ms for an acknowledgement
     stub: StubResponses
+    requests = Requests()
+    _name = ""
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
+        if parts.path == REQUESTS:
+            self._answer(200, json.dumps(self.requests.take()).encode())
+            return
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+        self._name = self.requests.add("GET", parts.path, query)
         if "watch" in query:
-            self._watch(parts.path.rpartition("/")[2], int(query["resourceVersion"]))
+            self._watch(parts.path.rpartition("/")[2], int(query["resourceVersion"]), int(query["timeoutSeconds"]))
         else:
             if "limit" in query:
                 time.sleep(self.page_seconds)
             self._answer(200, self.stub.get(parts.path, query))
 
     def do_POST(self) -> None:
-        self._write(201)
+        if self.path == MINUTE:
+            self._answer(201, self.stub.pass_minute(**self._body()))
+        else:
+            self._write(201)
 
     def do_PATCH(self) -> None:
         self._write(200)
 
     def do_DELETE(self) -> None:
+        path = urlsplit(self.path).path
+        self._name = self.requests.add("DELETE", path, {})
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(200, self.stub.delete(urlsplit(self.path).path))
+        self._answer(200, self.stub.delete(path))
 
     def _write(self, status: int) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(status, self.stub.write(urlsplit(self.path).path, body))
+        path = urlsplit(self.path).path
+        self._name = self.requests.add(self.command, path, {})
+        self._answer(status, self.stub.write(path, self._body()))
 
-    def _watch(self, plural: str, since: int) -> None:
+    def _body(self) -> Any:
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def _watch(self, plural: str, since: int, timeout: int) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         with contextlib.suppress(OSError):  # the client closes the connection when it is done
-            for line in self.stub.events(plural, since):
+            for line in self.stub.events(plural, since, timeout=timeout):
                 self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
                 self.wfile.flush()
+                self.requests.sent(self._name, len(line))
             time.sleep(_WATCH_SECONDS)
 
     def _answer(self, status: int, body: bytes) -> None:
@@ -333,6 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        if self._name:
+            self.requests.sent(self._name, len(body))
+            self._name = ""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
         """Nothing."""
