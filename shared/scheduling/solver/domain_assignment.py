@@ -41,8 +41,22 @@ class DomainChoice(Struct, eq=False):
     cost: float
 
 
+def cheapest_first(choices: Iterable[DomainChoice], preferred_domain: str) -> list[DomainChoice]:
+    """The choices by cost, where that of the preferred domain counts less."""
+
+    def order(choice: DomainChoice) -> tuple[float, tuple[tuple[str, str], ...]]:
+        is_preferred = preferred_domain in choice.where.values()
+        cost = choice.cost * _PREFERRED_DOMAIN_PRICE if is_preferred else choice.cost
+        return round(cost, 9), tuple(sorted(choice.where.items()))
+
+    return sorted(choices, key=order)
+
+
 class DomainAssignment:
-    """Assigns groups, one after the other; pods that need new nodes are in ``items``."""
+    """Assigns groups, one after the other; pods that need new nodes are in ``items``.
+
+    ``all_choices`` are the choices of each group, in their order.
+    """
 
     def __init__(
         self,
@@ -57,6 +71,7 @@ class DomainAssignment:
         self._existing_capacity = existing_capacity
         self._domain_counts = topology.domain_counts
         self.items: list[Item] = []
+        self.all_choices: list[list[DomainChoice]] = []
 
     def assign_all(self, groups: Iterable[PendingGroup]) -> list[Item]:
         """Assigns all groups; those with affinity to pods that have no domain yet come after these."""
@@ -130,11 +145,10 @@ class DomainAssignment:
                 break
             feasibility = self.feasibility(group, pins)
             if feasibility is not None and (feasibility.launchable or feasibility.nodes.any()):
-                cost = self._checker.cost(feasibility, largest)
-                if any(value == self._preferred_domain for _, value in pins):
-                    cost *= _PREFERRED_DOMAIN_PRICE
-                choices.append(DomainChoice(dict(pins), feasibility, cost))
-        return sorted(choices, key=lambda c: (round(c.cost, 9), tuple(sorted(c.where.items()))))
+                choices.append(DomainChoice(dict(pins), feasibility, self._checker.cost(feasibility, largest)))
+        choices = cheapest_first(choices, self._preferred_domain)
+        self.all_choices.append(choices)
+        return choices
 
     def _domains(self, group: PendingGroup, unpinned: Feasibility) -> list[list[tuple[str, str]]]:
         """For each topology key that counts, the domains to choose from; none for one that the pods can't get."""

@@ -200,30 +200,35 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
 
     ``free``: options x resources. ``custom``: the requirements of custom labels that all pods on the node share.
     """
-    free = free.copy()
+    left = np.array(free.T, order="C")  # resources x options
     counts = np.zeros((len(items), len(options)), np.int64)
     worth = np.zeros(len(options))
     hosts = HostCounts(len(options))
-    allowed_options: dict[int, Bools] = {}
+    allowed_options: dict[int, Bools | None] = {}
     for i, item in enumerate(items):
         feasibility = item.feasibility
-        allowed = allowed_options.get(id(feasibility))
-        if allowed is None:
+        if id(feasibility) not in allowed_options:
             own = feasibility.custom[options]
             allowed = feasibility.options[options] & ((own == 0) | (own == custom))
-            allowed_options[id(feasibility)] = allowed
-        fits = np.minimum(pod_count(item.requests, free), item.count)
-        fits *= allowed
+            allowed_options[id(feasibility)] = None if allowed.all() else allowed
+        fits = np.full(len(options), item.count, np.int64)
+        requested = [(r, amount) for r, amount in enumerate(item.requests.tolist()) if amount]
+        for r, amount in requested:
+            np.minimum(fits, left[r] // amount, out=fits)
+        not_all = allowed_options[id(feasibility)]
+        if not_all is not None:
+            fits *= not_all
         has_host_rules = bool(feasibility.host.match or feasibility.host.own)
         if has_host_rules:
             hosts.restrict(fits, feasibility.host)
-        filled = np.flatnonzero(fits)
-        if not len(filled):
+        if not fits.any():
             continue
         counts[i] = fits
-        free -= fits[:, None] * item.requests
+        for r, amount in requested:
+            left[r] -= fits * amount
         worth += fits * item.worth
         if has_host_rules:
+            filled = np.flatnonzero(fits)
             hosts.add(filled, fits[filled], feasibility.host)
     return Fill(counts, worth)
 

@@ -128,10 +128,11 @@ class Packer:
 
     def _pack_lots(self, lots: list[Lot], options: Bools, *, hosts: bool) -> None:
         repeated: tuple[OptionSet, int, float] | None = None
+        searched: dict[object, tuple[Choice, float] | None] = {}
         while lots:
             choice = self._repeat(*repeated) if repeated is not None and not hosts else None
             if choice is None:
-                best = self._search(lots, options, hosts=hosts)
+                best = self._search(lots, options, searched, hosts=hosts)
                 if best is None:
                     return
                 choice, rate = best
@@ -148,20 +149,42 @@ class Packer:
             return None
         return option_set, at, counts
 
-    def _search(self, lots: Sequence[Lot], options: Bools, *, hosts: bool) -> tuple[Choice, float] | None:
-        """The launch option with the greatest worth for its price, and that rate."""
+    def _search(
+        self, lots: Sequence[Lot], options: Bools, searched: dict[object, tuple[Choice, float] | None], *, hosts: bool
+    ) -> tuple[Choice, float] | None:
+        """The launch option with the greatest worth for its price, and that rate.
+
+        ``searched`` keeps the best of each option set, for as long as no pod of its lots is packed.
+        """
         best: tuple[Choice, float] | None = None
         for option_set in self.option_sets.of(lots, options):
-            fill = self._fill(option_set, hosts=hosts)
-            rate = fill.worth / np.maximum(option_set.price, _TINY)
-            for at in np.argsort(-rate, kind="stable").tolist():
-                if rate[at] <= 0 or (best is not None and rate[at] <= best[1] * (1 + _TINY)):
-                    break
-                counts = fill.counts[:, at]
-                if self.bins.keeps_min_values(int(option_set.options[at]), option_set.custom, option_set.lots, counts):
-                    best = ((option_set, at, counts), float(rate[at]))
-                    break
+            pods = tuple([(id(lot), lot.count) for lot in option_set.lots])
+            key = (id(option_set.options), option_set.custom, pods)
+            if key not in searched:
+                searched[key] = self._best_option(option_set, hosts=hosts)
+            candidate = searched[key]
+            if candidate is not None and (best is None or candidate[1] > best[1] * (1 + _TINY)):
+                best = candidate
         return best
+
+    def _best_option(self, option_set: OptionSet, *, hosts: bool) -> tuple[Choice, float] | None:
+        """The launch option of a set whose pods are worth most for its price; None if none holds a pod."""
+        fill = self._fill(option_set, hosts=hosts)
+        rate = fill.worth / np.maximum(option_set.price, _TINY)
+        for at in self._greatest_first(rate, option_set):
+            if rate[at] <= 0:
+                return None
+            counts = fill.counts[:, at]
+            if self.bins.keeps_min_values(int(option_set.options[at]), option_set.custom, option_set.lots, counts):
+                return (option_set, at, counts), float(rate[at])
+        return None
+
+    def _greatest_first(self, rate: Floats, option_set: OptionSet) -> list[int]:
+        """The options of a set by rate; only the greatest unless NodeClaims must satisfy minValues."""
+        if not self._needs_min_values[option_set.options].any():
+            return [int(rate.argmax())]
+        by_rate: list[int] = np.argsort(-rate, kind="stable").tolist()
+        return by_rate
 
     def _fill(self, option_set: OptionSet, *, hosts: bool) -> Fill:
         if hosts or len(option_set.lots) <= _FEW_LOTS:

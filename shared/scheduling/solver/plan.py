@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import Namespaces
+    from shared.scheduling.solver.domain_assignment import DomainChoice
     from shared.scheduling.solver.fit import Item
     from shared.scheduling.solver.host_affinity import HostAffinity
     from shared.scheduling.state.launch_options import LaunchOptions
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class Plan:
     """Pods on existing nodes (``existing_capacity``), on new nodes (``bins``), and ``unscheduled`` pods.
 
-    ``relaxed`` counts the preferences that were relaxed, once for each pod.
+    ``relaxed`` counts the preferences that were relaxed, once for each pod; ``domain_choices`` are the domains that
+    each group could choose from, in the order that it did.
 
     Args:
         preferred_domain: a zone, or another label value, to assign pods to wherever their rules allow it.
@@ -52,6 +54,7 @@ class Plan:
         self.preferred_domain = preferred_domain
         self.relaxed = 0
         self.unscheduled: list[PendingGroup] = []
+        self.domain_choices: list[list[DomainChoice]] = []
         self.topology = Topology(checker, namespaces, [group for group, _ in groups])
         self.existing_capacity = ExistingCapacity(state_nodes, launch_options.resources)
         self.limits = _limits(launch_options, state_nodes)

@@ -21,7 +21,7 @@ import numpy as np
 from shared.api.labels import ZONE
 from shared.base.struct import with_fields
 from shared.scheduling.solver.bins import release_sizes, reserve_sizes
-from shared.scheduling.solver.domain_assignment import DomainAssignment
+from shared.scheduling.solver.domain_assignment import DomainAssignment, cheapest_first
 from shared.scheduling.solver.first_fit import FirstFit
 from shared.scheduling.solver.fit import set_worth
 from shared.scheduling.solver.local_search import LocalSearch
@@ -31,10 +31,11 @@ from shared.scheduling.solver.unscheduled_pods import remove_excess_pods, schedu
 from shared.scheduling.state.launch_options import NodePoolWeights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from shared.scheduling.decision import SchedulingPolicies
     from shared.scheduling.rules.pod_affinity import Namespaces
+    from shared.scheduling.solver.domain_assignment import DomainChoice
     from shared.scheduling.topology.feasibility import FeasibilityChecker
     from shared.scheduling.topology.pod_groups import PodGroup, SizedPods
 
@@ -89,6 +90,7 @@ def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
     groups = plan.bind(pending)
     assignment = DomainAssignment(plan.checker, plan.topology, plan.existing_capacity, plan.preferred_domain)
     items = assignment.assign_all(groups)
+    plan.domain_choices += assignment.all_choices
     set_worth(plan.bins.launch_options, items)
     for options in NodePoolWeights(plan.bins.launch_options).options_by_weight():
         plan.packer.pack(items, options)
@@ -215,8 +217,8 @@ class _Portfolio:
         return plan
 
     def _plans_of_domains(self) -> list[Plan]:
-        """A counted plan for each preferred domain."""
-        return [self._counted_plan(domain) for domain in self._domains]
+        """A counted plan for each preferred domain; not where preferring it orders the domains as before."""
+        return [self._counted_plan(d) for d in self._domains if _changes_order(self.counted.domain_choices, d)]
 
     def _plans_with_fewer_replicas(self, plans: Sequence[Plan]) -> list[Plan]:
         """A counted plan with fewer replicas on a host, in the domain of the best of these plans."""
@@ -270,6 +272,14 @@ def _domains_of_rules(plan: Plan) -> tuple[str, ...]:
     for key in sorted({counts.keys[t] for t in counts.active}, key=lambda k: (k != ZONE, k)):
         domains += plan.topology.label_values(key, all_options, all_offerings, no_nodes)
     return tuple(domains[:_MAX_PREFERRED_DOMAINS])
+
+
+def _changes_order(choices_of_groups: Iterable[list[DomainChoice]], preferred_domain: str) -> bool:
+    """Whether any group would choose among its domains in another order; else the plan would be the same."""
+    return any(
+        [c.where for c in cheapest_first(choices, preferred_domain)] != [c.where for c in choices]
+        for choices in choices_of_groups
+    )
 
 
 def _leaves_feasible_pods_out(plan: Plan) -> bool:
