@@ -278,6 +278,7 @@ def with_limit_prices(checker: FeasibilityChecker, groups: Sequence[tuple[PodGro
         # what was found with other prices doesn't hold
         fitting_options={},
         undominated_options={},
+        sharing_options={},
     )
 
 

@@ -157,7 +157,7 @@ class DomainAssignment:
         excluding = {keys[t] for t in rules.anti_affinity}
         domains: list[list[tuple[str, str]]] = []
         for key in self._keys(group):
-            values = self._topology.label_values(key, unpinned.options, unpinned.offerings, unpinned.nodes)
+            values = self._checker.label_values(key, unpinned.options, unpinned.offerings, unpinned.nodes)
             if key in required:
                 domains.append([(key, value) for value in values])
             elif values or key in excluding:

@@ -53,6 +53,7 @@ class FirstFit:
         reserve_largest: bool,
         preferred_domain: str,
     ) -> None:
+        self._checker = checker
         self._launch_options = checker.launch_options
         self._existing_capacity = existing_capacity
         self._domain_counts = topology.domain_counts
@@ -78,7 +79,7 @@ class FirstFit:
                 break
             queue = left
         self._growing_bins.settle()
-        set_worth(self._launch_options, [item for b in self._growing_bins.all for item, _ in b.bin.content])
+        set_worth(self._checker, [item for b in self._growing_bins.all for item, _ in b.bin.content])
         left_over = self._regroup(queue)
         for group in (*groups, *self._relaxed_groups.values()):
             group.sizes = []  # from now on, only pods that are given back

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from shared.base.struct import MutableStruct, Struct
+from shared.scheduling.state.dominance import at_least
 from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts
 
 if TYPE_CHECKING:
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from shared.scheduling.state.launch_options import LaunchOptions
-    from shared.scheduling.topology.feasibility import Feasibility
+    from shared.scheduling.topology.feasibility import Feasibility, FeasibilityChecker
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
-_OPTIONS_COMPARED = 256
-"""How many launch options are compared with one another at once."""
 _ITEMS_COMPARED = 256
 """How many items are compared with what a node has left at once."""
 
@@ -134,58 +132,18 @@ def holds(free: Ints, used: Ints) -> Bools:
 
 def holds_each(free: Ints, used: Ints) -> Bools:
     """Which rows of ``free`` (rows x resources) hold which of ``used`` (cases x resources): cases x rows."""
-    return _at_least(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
+    return at_least(np.ascontiguousarray(free.T), np.ascontiguousarray(used.T)).T
 
 
-def undominated(free: Ints, price: Floats) -> Ints:
-    """The indices of the rows that no other row dominates (at least as large, no more expensive), in order of price."""
-    order = np.lexsort((np.arange(len(price)), -free.sum(1), price))
-    columns = np.ascontiguousarray(free[order].T)
-    columns = columns[(columns != columns[:, :1]).any(1)] if len(order) else columns
-    kept = np.zeros(0, np.int64)
-    for start in range(0, len(order), _OPTIONS_COMPARED):
-        block = np.arange(start, min(start + _OPTIONS_COMPARED, len(order)))
-        block = block[~_at_least(columns[:, kept], columns[:, block]).any(0)]
-        within_block = _at_least(columns[:, block], columns[:, block])
-        kept = np.concatenate([kept, block[~np.triu(within_block, 1).any(0)]])
-    return order[kept]
-
-
-def _at_least(larger: Ints, smaller: Ints) -> Bools:
-    """Which columns of ``larger`` are at least which columns of ``smaller`` in every resource: larger x smaller."""
-    result = np.ones((larger.shape[1], smaller.shape[1]), np.bool_)
-    for a, b in zip(larger, smaller, strict=True):
-        result &= a[:, None] >= b[None, :]
-    return result
-
-
-def set_worth(launch_options: LaunchOptions, items: Sequence[Item]) -> None:
+def set_worth(checker: FeasibilityChecker, items: Sequence[Item]) -> None:
     """Sets each item's worth: the least share of a node's price that one of its pods takes; inf if no node holds it."""
-    by_feasibility: dict[tuple[bytes, bytes], list[Item]] = {}
+    by_mask: dict[int, list[Item]] = {}
     for item in items:
-        key = (item.feasibility.options.tobytes(), item.feasibility.offerings.tobytes())
-        by_feasibility.setdefault(key, []).append(item)
-    for members in by_feasibility.values():
-        for item, worth in zip(members, _least_shares(launch_options, members).tolist(), strict=True):
-            item.worth = worth
-
-
-def _least_shares(launch_options: LaunchOptions, items: Sequence[Item]) -> NDArray[np.float64]:
-    """The least share of a price that a pod of each item takes, for items with the same launch options."""
-    feasibility = items[0].feasibility
-    options = np.flatnonzero(feasibility.options)
-    if not len(options):
-        return np.full(len(items), np.inf)
-    price = launch_options.price[options][:, feasibility.offerings].min(1)
-    kept = undominated(launch_options.free[options], price)
-    free = np.maximum(launch_options.free[options[kept]], 1).astype(np.float64)
-    requests = np.stack([i.requests for i in items]).astype(np.float64)
-    share = np.zeros((len(items), len(kept)))
-    for r in range(requests.shape[1]):
-        if requests[:, r].any():
-            np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
-    least: NDArray[np.float64] = np.where(share > 1, np.inf, share * price[kept]).min(1)
-    return least
+        by_mask.setdefault(item.feasibility.mask_key, []).append(item)
+    for members in by_mask.values():
+        costs = checker.costs(members[0].feasibility, [item.requests for item in members])
+        for item, cost in zip(members, costs, strict=True):
+            item.worth = cost
 
 
 class Fill(Struct, eq=False):
@@ -200,27 +158,56 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
 
     ``free``: options x resources. ``custom``: the requirements of custom labels that all pods on the node share.
     """
-    left = np.array(free.T, order="C")  # resources x options
-    counts = np.zeros((len(items), len(options)), np.int64)
-    worth = np.zeros(len(options))
-    hosts = HostCounts(len(options))
+    allowed_options = _allowed_options(options, items, custom)
+    if not items or any(_has_host_rules(item) for item in items):
+        return _fill_in_turn(free, items, allowed_options)
+    counts = np.array([item.count for item in items], np.int64)
+    needed = counts @ np.stack([item.requests for item in items])
+    holds_all = np.logical_and.reduce([holds(free, needed), *(a for a in allowed_options.values() if a is not None)])
+    if not holds_all.any():
+        return _fill_in_turn(free, items, allowed_options)
+    all_counts, worth = np.repeat(counts[:, None], len(options), axis=1), 0.0
+    for item in items:
+        worth += item.count * item.worth
+    all_worth = np.full(len(options), worth)
+    small = np.flatnonzero(~holds_all)
+    if len(small):
+        fill = _fill_in_turn(free[small], items, {k: a if a is None else a[small] for k, a in allowed_options.items()})
+        all_counts[:, small], all_worth[small] = fill.counts, fill.worth
+    return Fill(all_counts, all_worth)
+
+
+def _has_host_rules(item: Item) -> bool:
+    return bool(item.feasibility.host.match or item.feasibility.host.own)
+
+
+def _allowed_options(options: Ints, items: Sequence[Item], custom: int) -> dict[int, Bools | None]:
+    """Which launch options the items may use, by the id of their feasibility; None for all."""
     allowed_options: dict[int, Bools | None] = {}
+    for feasibility in {id(item.feasibility): item.feasibility for item in items}.values():
+        own = feasibility.custom[options]
+        allowed = feasibility.options[options] & ((own == 0) | (own == custom))
+        allowed_options[id(feasibility)] = None if allowed.all() else allowed
+    return allowed_options
+
+
+def _fill_in_turn(free: Ints, items: Sequence[Item], allowed_options: Mapping[int, Bools | None]) -> Fill:
+    """Fills item by item."""
+    left = np.array(free.T, order="C")  # resources x options
+    counts = np.zeros((len(items), len(free)), np.int64)
+    worth = np.zeros(len(free))
+    hosts = HostCounts(len(free))
     for i, item in enumerate(items):
-        feasibility = item.feasibility
-        if id(feasibility) not in allowed_options:
-            own = feasibility.custom[options]
-            allowed = feasibility.options[options] & ((own == 0) | (own == custom))
-            allowed_options[id(feasibility)] = None if allowed.all() else allowed
-        fits = np.full(len(options), item.count, np.int64)
+        fits = np.full(len(free), item.count, np.int64)
         requested = [(r, amount) for r, amount in enumerate(item.requests.tolist()) if amount]
         for r, amount in requested:
             np.minimum(fits, left[r] // amount, out=fits)
-        not_all = allowed_options[id(feasibility)]
-        if not_all is not None:
-            fits *= not_all
-        has_host_rules = bool(feasibility.host.match or feasibility.host.own)
+        allowed = allowed_options[id(item.feasibility)]
+        if allowed is not None:
+            fits *= allowed
+        has_host_rules = _has_host_rules(item)
         if has_host_rules:
-            hosts.restrict(fits, feasibility.host)
+            hosts.restrict(fits, item.feasibility.host)
         if not fits.any():
             continue
         counts[i] = fits
@@ -229,7 +216,7 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
         worth += fits * item.worth
         if has_host_rules:
             filled = np.flatnonzero(fits)
-            hosts.add(filled, fits[filled], feasibility.host)
+            hosts.add(filled, fits[filled], item.feasibility.host)
     return Fill(counts, worth)
 
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared.scheduling.solver.fit import Fill, RunFill, as_item, fill_options, lots_of, undominated
+from shared.scheduling.solver.fit import Fill, RunFill, as_item, fill_options, lots_of
 from shared.scheduling.solver.host_anti_affinity import HostAntiAffinity
 from shared.scheduling.solver.residual import Residual
+from shared.scheduling.state.dominance import undominated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
     Choice = tuple["OptionSet", int, Ints]
+    OptionChoice = tuple[Ints, Floats, int]
 
 _FEW_LOTS = 64
 """Up to this many lots are filled lot by lot over all launch options; beyond, launch option by launch option."""
@@ -273,34 +275,39 @@ class OptionSets:
 
     def of(self, lots: Sequence[Lot], options: Bools) -> list[OptionSet]:
         """One set for each combination of lots that can share an offering and custom labels."""
-        option_sets: list[OptionSet] = []
         allowed = options & self._limits.allowed_options()
-        allowed_key = allowed.tobytes()
         is_near = tuple([self._limits.is_near(t) for t in range(len(self._launch_options.templates))])
+        feasibilities = {lot.feasibility.mask_key: lot.feasibility for lot in lots}
+        key = (allowed.tobytes(), is_near, frozenset(feasibilities))
+        sharing_options = self._launch_options.sharing_options
+        if key not in sharing_options:
+            sharing_options[key] = list(self._sharing(list(feasibilities.values()), allowed, key[:2]))
+        return [
+            OptionSet([lot for lot in lots if lot.feasibility.mask_key in masks], *choice)
+            for masks, choices in sharing_options[key]
+            for choice in choices
+        ]
+
+    def _sharing(
+        self, feasibilities: Sequence[Feasibility], allowed: Bools, limits_key: tuple[object, ...]
+    ) -> Iterator[tuple[frozenset[int], list[OptionChoice]]]:
+        """The feasibilities that share an offering, by ``mask_key``, and the launch options to consider for them."""
         chosen_options = self._launch_options.undominated_options
-        feasibilities = list({lot.feasibility.mask_key: lot.feasibility for lot in lots}.values())
         for offerings in _equal_columns(np.stack([f.offerings for f in feasibilities])):
             sharing = [f for f in feasibilities if f.offerings[offerings[0]]]
-            if not sharing:
-                continue
-            masks = frozenset(f.mask_key for f in sharing)
-            key = (allowed_key, is_near, masks, offerings.tobytes())
-            if key not in chosen_options:
-                chosen_options[key] = self._choose(sharing, allowed, offerings)
-            sharing_lots = [lot for lot in lots if lot.feasibility.mask_key in masks]
-            option_sets += [
-                OptionSet(sharing_lots, chosen, price, custom) for chosen, price, custom in chosen_options[key]
-            ]
-        return option_sets
+            if sharing:
+                masks = frozenset(f.mask_key for f in sharing)
+                key = (*limits_key, masks, offerings.tobytes())
+                if key not in chosen_options:
+                    chosen_options[key] = self._choose(sharing, allowed, offerings)
+                yield masks, chosen_options[key]
 
-    def _choose(
-        self, feasibilities: Sequence[Feasibility], allowed: Bools, offerings: Ints
-    ) -> list[tuple[Ints, Floats, int]]:
+    def _choose(self, feasibilities: Sequence[Feasibility], allowed: Bools, offerings: Ints) -> list[OptionChoice]:
         """The launch options to consider in these offerings, with their prices, by custom labels."""
         price = self._launch_options.price[:, offerings].min(1)
         usable = np.logical_or.reduce([f.options for f in feasibilities])
         options = np.flatnonzero(allowed & np.isfinite(price) & usable)
-        choices: list[tuple[Ints, Floats, int]] = []
+        choices: list[OptionChoice] = []
         for custom in sorted({c for f in feasibilities for c in np.unique(f.custom[options]).tolist()}):
             chosen = self._undominated(feasibilities, options, price, custom)
             if len(chosen):

@@ -91,7 +91,7 @@ def _round(plan: Plan, pending: list[PendingGroup]) -> list[PendingGroup]:
     assignment = DomainAssignment(plan.checker, plan.topology, plan.existing_capacity, plan.preferred_domain)
     items = assignment.assign_all(groups)
     plan.domain_choices += assignment.all_choices
-    set_worth(plan.bins.launch_options, items)
+    set_worth(plan.checker, items)
     for options in NodePoolWeights(plan.bins.launch_options).options_by_weight():
         plan.packer.pack(items, options)
     for item in items:
@@ -270,7 +270,7 @@ def _domains_of_rules(plan: Plan) -> tuple[str, ...]:
     no_nodes = np.zeros(len(plan.existing_capacity), np.bool_)
     domains: list[str] = []
     for key in sorted({counts.keys[t] for t in counts.active}, key=lambda k: (k != ZONE, k)):
-        domains += plan.topology.label_values(key, all_options, all_offerings, no_nodes)
+        domains += plan.checker.label_values(key, all_options, all_offerings, no_nodes)
     return tuple(domains[:_MAX_PREFERRED_DOMAINS])
 
 

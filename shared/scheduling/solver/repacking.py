@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shared.base.struct import Struct
-from shared.scheduling.solver.fit import as_item, fill_options, holds, holds_each, undominated
+from shared.scheduling.solver.fit import as_item, fill_options, holds, holds_each
+from shared.scheduling.state.dominance import undominated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -267,52 +268,53 @@ class _Search:
 
     def _two(self, option_set: OptionSet, filled: Ints, counts: Ints, below: float) -> Repacking | None:
         """A filled node and the cheapest for the rest, over all options of the set at once; None if none is below."""
-        rest = counts[:, None] - filled
-        tried = filled.any(0) & rest.any(0)
+        firsts = np.flatnonzero(option_set.price < below)
+        rest = counts[:, None] - filled[:, firsts]
         # What the rest costs at least leaves few first nodes to compare with all second ones.
-        tried &= option_set.price + (rest.T @ self._shares).max(1) < below
-        total, second, customs = self._second_nodes(option_set, rest, tried)
-        for at in np.argsort(total, kind="stable").tolist():
-            if not np.isfinite(total[at]):
+        tried = filled[:, firsts].any(0) & rest.any(0)
+        tried &= option_set.price[firsts] + (rest.T @ self._shares).max(1, initial=0) < below
+        firsts, rest = firsts[tried], rest[:, tried]
+        if not len(firsts):
+            return None
+        price, second, customs = self._second_nodes(rest)
+        total = option_set.price[firsts] + price
+        for i in np.argsort(total, kind="stable").tolist():
+            if not np.isfinite(total[i]):
                 return None
-            if not self._may_share_host(rest[:, at]):
+            if not self._may_share_host(rest[:, i]):
                 continue
+            at = firsts[i]
             nodes = (
                 Node(int(option_set.options[at]), option_set.custom, filled[:, at]),
-                Node(int(second[at]), int(customs[at]), rest[:, at]),
+                Node(int(second[i]), int(customs[i]), rest[:, i]),
             )
             if all(self._repacker.keeps_min_values(node, self._lots) for node in nodes):
-                return Repacking(float(total[at]), nodes)
+                return Repacking(float(total[i]), nodes)
         return None
 
-    def _second_nodes(self, option_set: OptionSet, rest: Ints, tried: Bools) -> tuple[Floats, Ints, Ints]:
-        """The price of both nodes, the second's launch option and custom labels, by option of the first.
-
-        ``tried``: the options of the first node to look at; the others have no price.
-        """
-        total = np.full(len(option_set.options), np.inf)
-        second = np.zeros(len(option_set.options), np.int64)
-        customs = np.zeros(len(option_set.options), np.int64)
+    def _second_nodes(self, rest: Ints) -> tuple[Floats, Ints, Ints]:
+        """The cheapest node for each rest (lots x rests): its price, inf if none holds it; its option and labels."""
+        count = rest.shape[1]
+        prices = np.full(count, np.inf)
+        second = np.zeros(count, np.int64)
+        customs = np.zeros(count, np.int64)
         needed = rest.T @ self._requests
-        is_left = rest.T > 0
         by_lots_left: dict[bytes, list[int]] = {}
-        for at in np.flatnonzero(tried).tolist():
-            by_lots_left.setdefault(is_left[at].tobytes(), []).append(at)
+        for i, is_left in enumerate(rest.T > 0):
+            by_lots_left.setdefault(is_left.tobytes(), []).append(i)
         for members in by_lots_left.values():
-            firsts = np.array(members)
-            left = np.flatnonzero(is_left[members[0]]).tolist()
+            left = np.flatnonzero(rest[:, members[0]]).tolist()
             options, price, custom = self._repacker.common_options(
                 [self._lots[i].feasibility for i in left], self._options
             )
             if not len(options):
                 continue
-            held = holds_each(self._free[options], needed[firsts])
+            held = holds_each(self._free[options], needed[members])
             cheapest = held.argmax(1)
-            is_held = held[np.arange(len(firsts)), cheapest]
-            total[firsts] = np.where(is_held, option_set.price[firsts] + price[cheapest], np.inf)
-            second[firsts] = options[cheapest]
-            customs[firsts] = custom
-        return total, second, customs
+            prices[members] = np.where(held[np.arange(len(members)), cheapest], price[cheapest], np.inf)
+            second[members] = options[cheapest]
+            customs[members] = custom
+        return prices, second, customs
 
     def _may_share_host(self, counts: Ints) -> bool:
         """Whether host rules allow that many pods of each lot on one host."""

@@ -118,6 +118,7 @@ class LaunchOptions(Struct, eq=False, kw_only=True):
     offering_masks: dict[tuple[str, ValueSet], Bools] = {}
     fitting_options: dict[object, Ints] = {}
     undominated_options: dict[object, list[tuple[Ints, Floats, int]]] = {}
+    sharing_options: dict[object, list[tuple[frozenset[int], list[tuple[Ints, Floats, int]]]]] = {}
 
     def instance_type_of(self, option: int) -> str:
         """The name of a launch option's instance type."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shared.api.labels import HOSTNAME
 from shared.api.taints import EFFECTS, REPELLING, untolerated
 from shared.base.struct import Struct, with_fields
 from shared.scheduling.rules.host_ports import ports_conflict
@@ -23,9 +24,12 @@ from shared.scheduling.rules.requirements import (
     only,
     signature,
 )
+from shared.scheduling.state.dominance import undominated
 from shared.scheduling.topology.domain_counts import NO_DOMAIN, HostRules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from shared.api.kubernetes import Toleration
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from shared.scheduling.state.state_nodes import StateNodes
 
     Bools = NDArray[np.bool_]
+    Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Pins = tuple[tuple[str, str], ...]
     """Topology keys with the value that is chosen."""
@@ -85,6 +90,9 @@ class FeasibilityChecker:
         self._mask_keys: dict[tuple[bytes, bytes, bytes], int] = {}
         self._requirements_keys: dict[object, int] = {}
         self._checked: dict[object, Masks] = {}
+        self._evaluated: dict[object, Feasibility | None] = {}
+        self._undominated: dict[int, tuple[Floats, Floats]] = {}
+        self._label_values: dict[object, tuple[str, ...]] = {}
 
     def feasibility(
         self,
@@ -98,26 +106,35 @@ class FeasibilityChecker:
         mounted_volumes: frozenset[MountedVolume] = frozenset(),
     ) -> Feasibility | None:
         """The feasibility of these requirements within these domains; None where they conflict."""
-        pinned = intersect(requirements, dict(map(_pinned, pins))) if pins else requirements
-        if conflicting_key(pinned) is not None:
+        tolerated = (tolerations_key(tolerations), tolerate_prefer_no_schedule)
+        key = (signature(requirements), tolerated, pins, ports)
+        if key not in self._evaluated:
+            pinned = intersect(requirements, dict(map(_pinned, pins))) if pins else requirements
+            is_possible = conflicting_key(pinned) is None
+            masks = self.check(pinned, tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule)
+            self._evaluated[key] = self._with_keys(pinned, masks, ports) if is_possible else None
+        feasibility = self._evaluated[key]
+        if feasibility is None:
             return None
-        options, custom, offerings, nodes = self.check(
-            pinned, tolerations, tolerate_prefer_no_schedule=tolerate_prefer_no_schedule
-        )
+        return with_fields(feasibility, host=host, mounted_volumes=mounted_volumes)
+
+    def _with_keys(self, requirements: Requirements, masks: Masks, ports: frozenset[HostPort]) -> Feasibility:
+        """The feasibility of pods without rules about hosts."""
+        options, custom, offerings, nodes = masks
         if ports:
             options = options & ~self._options_with_daemons_on(ports)
-        masks = (options.tobytes(), custom.tobytes(), offerings.tobytes())
+        mask = (options.tobytes(), custom.tobytes(), offerings.tobytes())
         return Feasibility(
-            requirements=pinned,
+            requirements=requirements,
             options=options,
             custom=custom,
             offerings=offerings,
             nodes=nodes,
-            host=host,
+            host=HostRules(),
             ports=ports,
-            mounted_volumes=mounted_volumes,
-            mask_key=self._mask_keys.setdefault(masks, len(self._mask_keys)),
-            requirements_key=self._requirements_keys.setdefault(signature(pinned), len(self._requirements_keys)),
+            mounted_volumes=frozenset(),
+            mask_key=self._mask_keys.setdefault(mask, len(self._mask_keys)),
+            requirements_key=self._requirements_keys.setdefault(signature(requirements), len(self._requirements_keys)),
         )
 
     def check(
@@ -208,21 +225,67 @@ class FeasibilityChecker:
 
     def cost(self, feasibility: Feasibility, requests: Ints) -> float:
         """The least that a pod of this size costs by its share of a new node, USD per hour; inf if none fits."""
-        key = (feasibility.mask_key, requests.tobytes())
-        cost = self._costs.get(key)
-        if cost is None:
-            cost = self._costs[key] = self._cost(feasibility, requests)
-        return cost
+        return self.costs(feasibility, [requests])[0]
 
-    def _cost(self, feasibility: Feasibility, requests: Ints) -> float:
+    def costs(self, feasibility: Feasibility, sizes: Sequence[Ints]) -> list[float]:
+        """The :meth:`cost` of a pod of each size."""
+        keys = [(feasibility.mask_key, requests.tobytes()) for requests in sizes]
+        missing = {key: requests for key, requests in zip(keys, sizes, strict=True) if key not in self._costs}
+        if missing:
+            costs = self._least_shares(feasibility, np.stack(list(missing.values())))
+            self._costs.update(zip(missing, costs.tolist(), strict=True))
+        return [self._costs[key] for key in keys]
+
+    def _least_shares(self, feasibility: Feasibility, requests: Ints) -> Floats:
+        """The least share of a launch option's price that a pod of each size takes: sizes x resources."""
         if not feasibility.launchable:
-            return float("inf")
-        price = self.launch_options.price[feasibility.options][:, feasibility.offerings].min(1)
-        requested = np.flatnonzero(requests)
-        free = self.launch_options.free[feasibility.options][:, requested]
-        share = (requests[requested] / np.maximum(free, 1)).max(1)
-        share[share > 1] = np.inf
-        return float((price * share).min())
+            return np.full(len(requests), np.inf)
+        free, price = self._undominated_options(feasibility)
+        share = np.zeros((len(requests), len(price)))
+        for r in np.flatnonzero(requests.any(0)).tolist():
+            np.maximum(share, requests[:, r, None] / free[None, :, r], out=share)
+        least: Floats = np.where(share > 1, np.inf, share * price).min(1)
+        return least
+
+    def _undominated_options(self, feasibility: Feasibility) -> tuple[Floats, Floats]:
+        """What the undominated launch options have of each resource, and their prices."""
+        undominated_options = self._undominated.get(feasibility.mask_key)
+        if undominated_options is None:
+            free = self.launch_options.free[feasibility.options]
+            price = self.launch_options.price[feasibility.options][:, feasibility.offerings].min(1)
+            kept = undominated(free, price)
+            undominated_options = np.maximum(free[kept], 1).astype(np.float64), price[kept]
+            self._undominated[feasibility.mask_key] = undominated_options
+        return undominated_options
+
+    def label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
+        """The values of a label on these launch options, offerings and nodes, in order."""
+        known = (key, options.tobytes(), offerings.tobytes(), nodes.tobytes())
+        values = self._label_values.get(known)
+        if values is None:
+            values = self._label_values[known] = self._find_label_values(key, options, offerings, nodes)
+        return values
+
+    def _find_label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
+        launch_options, state_nodes = self.launch_options, self.state_nodes
+        values: set[str] = set()
+        if len(state_nodes.nodes) and nodes.any():
+            values |= state_nodes.column(key).values_at(nodes)
+        if key in launch_options.columns:
+            offered = np.isfinite(launch_options.price[options][:, offerings]).any(0)
+            values |= launch_options.columns[key].values_at(np.flatnonzero(offerings)[offered])
+            return tuple(sorted(values))
+        for template in launch_options.templates:
+            of_template = options[template.options]
+            if not of_template.any():
+                continue
+            if key in template.instance_types.type_columns:
+                values |= template.instance_types.type_columns[key].values_at(template.types[of_template])
+            elif template.instance_types.knows(key):
+                values |= set(template.instance_types.values_of(key))
+            elif key != HOSTNAME and not template.allowed_values(key).complement:
+                values |= template.allowed_values(key).values
+        return tuple(sorted(values))
 
 
 def tolerations_key(tolerations: tuple[Toleration, ...]) -> TolerationsKey:

@@ -166,7 +166,7 @@ class Topology:
             allowed = requirements.get(key, ANY)
             honored: Requirements = requirements if spread.honor_affinity else {}
             options, _, offerings, nodes = self._checker.check(honored, tolerated, tolerate_prefer_no_schedule=True)
-            values = {*self.label_values(key, options, offerings, nodes), *self._shifted_zones(key, options)}
+            values = {*self._checker.label_values(key, options, offerings, nodes), *self._shifted_zones(key, options)}
             domains.update(v for v in values if allowed.has(v))
         return tuple(sorted(domains))
 
@@ -182,28 +182,6 @@ class Topology:
             for zone in shifted & {*template.instance_types.offering_columns[ZONE].values}
             if template.requirements.get(ZONE, ANY).has(zone)
         }
-
-    def label_values(self, key: str, options: Bools, offerings: Bools, nodes: Bools) -> tuple[str, ...]:
-        """The values of a label on these launch options, offerings and nodes, in order."""
-        launch_options, state_nodes = self._checker.launch_options, self._checker.state_nodes
-        values: set[str] = set()
-        if len(state_nodes.nodes) and nodes.any():
-            values |= state_nodes.column(key).values_at(nodes)
-        if key in launch_options.columns:
-            offered = np.isfinite(launch_options.price[options][:, offerings]).any(0)
-            values |= launch_options.columns[key].values_at(np.flatnonzero(offerings)[offered])
-            return tuple(sorted(values))
-        for template in launch_options.templates:
-            of_template = options[template.options]
-            if not of_template.any():
-                continue
-            if key in template.instance_types.type_columns:
-                values |= template.instance_types.type_columns[key].values_at(template.types[of_template])
-            elif template.instance_types.knows(key):
-                values |= set(template.instance_types.values_of(key))
-            elif key != HOSTNAME and not template.allowed_values(key).complement:
-                values |= template.allowed_values(key).values
-        return tuple(sorted(values))
 
     # --- running pods ---
 
