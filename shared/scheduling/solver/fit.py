@@ -16,7 +16,7 @@ import numpy as np
 
 from shared.base.struct import MutableStruct, Struct
 from shared.scheduling.state.dominance import at_least
-from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts
+from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts, OneHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
+_FEW_NODES = 16
+"""Up to this many nodes are filled one by one; more are filled at once, which takes as long for a hundred of them."""
 _ITEMS_COMPARED = 256
 """How many items are compared with what a node has left at once."""
 
@@ -147,9 +149,14 @@ def set_worth(checker: FeasibilityChecker, items: Sequence[Item]) -> None:
 
 
 class Fill(Struct, eq=False):
-    """How many pods of each item every launch option holds (items x options), and what they are worth."""
+    """How many pods of each item a node of every launch option holds, and what they are worth.
+
+    ``counts``: items x nodes that differ; ``node_of``: by launch option its column in ``counts``. Where options hold
+    the same, as they are large enough for all pods that may share a host, theirs is the last column.
+    """
 
     counts: Ints
+    node_of: Ints
     worth: Floats
 
 
@@ -159,22 +166,50 @@ def fill_options(free: Ints, options: Ints, items: Sequence[Item], custom: int) 
     ``free``: options x resources. ``custom``: the requirements of custom labels that all pods on the node share.
     """
     allowed_options = _allowed_options(options, items, custom)
-    if not items or any(_has_host_rules(item) for item in items):
-        return _fill_in_turn(free, items, allowed_options)
-    counts = np.array([item.count for item in items], np.int64)
-    needed = counts @ np.stack([item.requests for item in items])
-    holds_all = np.logical_and.reduce([holds(free, needed), *(a for a in allowed_options.values() if a is not None)])
-    if not holds_all.any():
-        return _fill_in_turn(free, items, allowed_options)
-    all_counts, worth = np.repeat(counts[:, None], len(options), axis=1), 0.0
-    for item in items:
-        worth += item.count * item.worth
-    all_worth = np.full(len(options), worth)
-    small = np.flatnonzero(~holds_all)
-    if len(small):
-        fill = _fill_in_turn(free[small], items, {k: a if a is None else a[small] for k, a in allowed_options.items()})
-        all_counts[:, small], all_worth[small] = fill.counts, fill.worth
-    return Fill(all_counts, all_worth)
+    most = _fill_one(None, [(item, True) for item in items])
+    needed = sum((item.requests * n for item, n in zip(items, most, strict=True)), np.zeros(free.shape[1], np.int64))
+    holds_most = np.logical_and.reduce([holds(free, needed), *(a for a in allowed_options.values() if a is not None)])
+    smaller = np.flatnonzero(~holds_most)
+    if len(smaller) > _FEW_NODES:
+        return _fill_all(free, items, allowed_options)
+    nodes = [
+        _fill_one(left, [(i, (a := allowed_options[id(i.feasibility)]) is None or bool(a[option])) for i in items])
+        for option, left in zip(smaller.tolist(), free[smaller].tolist(), strict=True)
+    ]
+    nodes.append(most)
+    node_of = np.full(len(options), len(smaller))
+    node_of[smaller] = np.arange(len(smaller))
+    worth = np.array([_total_worth(items, counts) for counts in nodes])
+    return Fill(np.array(nodes, np.int64).T, node_of, worth[node_of])
+
+
+def _fill_one(left: list[int] | None, items: Sequence[tuple[Item, bool]]) -> list[int]:
+    """How many pods of each item a node holds that has this ``left`` (by resource; None: any amount).
+
+    Items come with whether they may use the node.
+    """
+    host = OneHost()
+    counts: list[int] = []
+    for item, is_allowed in items:
+        n = item.count if is_allowed else 0
+        requests = item.requests.tolist() if n and left is not None else []
+        if left is not None and requests:
+            n = min([n, *[free // amount for free, amount in zip(left, requests, strict=True) if amount]])
+        if n and _has_host_rules(item):
+            n = min(n, host.room(item.feasibility.host))
+            if n:
+                host.add(item.feasibility.host, n)
+        if left is not None and n:
+            left = [free - n * amount for free, amount in zip(left, requests, strict=True)]
+        counts.append(n)
+    return counts
+
+
+def _total_worth(items: Sequence[Item], counts: Sequence[int]) -> float:
+    worth = 0.0
+    for item, n in zip(items, counts, strict=True):
+        worth += n * item.worth
+    return worth
 
 
 def _has_host_rules(item: Item) -> bool:
@@ -191,8 +226,8 @@ def _allowed_options(options: Ints, items: Sequence[Item], custom: int) -> dict[
     return allowed_options
 
 
-def _fill_in_turn(free: Ints, items: Sequence[Item], allowed_options: Mapping[int, Bools | None]) -> Fill:
-    """Fills item by item."""
+def _fill_all(free: Ints, items: Sequence[Item], allowed_options: Mapping[int, Bools | None]) -> Fill:
+    """Fills all launch options at once, item by item."""
     left = np.array(free.T, order="C")  # resources x options
     counts = np.zeros((len(items), len(free)), np.int64)
     worth = np.zeros(len(free))
@@ -217,7 +252,7 @@ def _fill_in_turn(free: Ints, items: Sequence[Item], allowed_options: Mapping[in
         if has_host_rules:
             filled = np.flatnonzero(fits)
             hosts.add(filled, fits[filled], item.feasibility.host)
-    return Fill(counts, worth)
+    return Fill(counts, np.arange(len(free)), worth)
 
 
 class RunFill:

@@ -176,7 +176,7 @@ class Packer:
         for at in self._greatest_first(rate, option_set):
             if rate[at] <= 0:
                 return None
-            counts = fill.counts[:, at]
+            counts = fill.counts[:, fill.node_of[at]]
             if self.bins.keeps_min_values(int(option_set.options[at]), option_set.custom, option_set.lots, counts):
                 return (option_set, at, counts), float(rate[at])
         return None
@@ -194,7 +194,7 @@ class Packer:
             free = self._launch_options.free[option_set.options]
             return fill_options(free, option_set.options, items, option_set.custom)
         counts = self._fill_each(option_set, option_set.options.tolist())
-        return Fill(counts, option_set.worth @ counts)
+        return Fill(counts, np.arange(counts.shape[1]), option_set.worth @ counts)
 
     def _fill_each(self, option_set: OptionSet, options: Sequence[int]) -> Ints:
         """How many pods of each lot one node of each launch option holds: lots x options."""

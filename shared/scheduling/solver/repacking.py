@@ -6,6 +6,7 @@ are worth most for their price. A lower bound of the price skips what can't be c
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,6 +117,42 @@ class _First(Struct, eq=False):
     node: Node
 
 
+class _FilledSet(Struct, eq=False):
+    """The options of a set with their prices, each filled with pods.
+
+    ``held`` are lots x nodes that differ, ``node_of`` the column of each option in it; see :class:`Fill`.
+    """
+
+    options: Ints
+    price: Floats
+    custom: int
+    held: Ints
+    node_of: Ints
+    worth: Floats
+
+    def first_nodes(self) -> list[_First]:
+        """The nodes whose pods are worth most for their price."""
+        rate = self.worth / np.maximum(self.price, _TINY)
+        return [
+            _First(
+                float(rate[at]),
+                float(self.price[at]),
+                Node(int(self.options[at]), self.custom, self.held[:, self.node_of[at]]),
+            )
+            for at in np.argsort(-rate, kind="stable")[:_FIRST_NODES].tolist()
+        ]
+
+    def first_of_pairs(self, below: float, *, keeps_all: bool) -> Ints:
+        """The options below a price; of those that hold the same, only the cheapest, unless all are kept."""
+        cheap = np.flatnonzero(self.price < below)
+        if keeps_all or not len(cheap):
+            return cheap
+        hold_most = self.node_of[cheap] == self.held.shape[1] - 1
+        alike = cheap[hold_most]
+        cheapest = alike[:1] if not len(alike) else alike[[self.price[alike].argmin()]]
+        return np.sort(np.concatenate([cheap[~hold_most], cheapest]))
+
+
 class Repacker:
     """Finds repackings on some launch options, until its steps are used up.
 
@@ -127,6 +164,7 @@ class Repacker:
         self._bins = bins
         self._launch_options = bins.launch_options
         self._option_sets = option_sets
+        self.has_min_values = bins.strict and any(t.min_values for t in bins.launch_options.templates)
         self._common: dict[tuple[object, ...], tuple[Ints, Floats, int]] = {}
 
     def cheapest(
@@ -187,6 +225,7 @@ class _Search:
         self._lots = lots
         self._options = options
         self._free = bound.launch_options.free
+        self._number_of = {id(lot): i for i, lot in enumerate(lots)}
         self._has_host_rules = any(lot.feasibility.host.own for lot in lots)
         self._requests = np.stack([lot.requests for lot in lots])
         bounds = [bound.of(lot.feasibility, lot.requests) for lot in lots]
@@ -200,24 +239,52 @@ class _Search:
     def best(self, counts: Ints, below: float, *, three_nodes: bool) -> Repacking | None:
         """The cheapest of one node, two nodes, and a good first node with one or two others."""
         best = self._single_node(counts)
-        firsts: list[_First] = []
-        fills = [
-            (option_set, *self._fill(option_set, counts, reverse=reverse))
-            for option_set in self._repacker.option_sets(self._lots, self._options)
-            for reverse in (False, True)
-        ]
-        for option_set, filled, worth in fills:
-            pair = self._two(option_set, filled, counts, below if best is None else min(below, best.price))
+        limit = below if best is None else min(below, best.price)
+        option_sets = self._repacker.option_sets(self._lots, self._options)
+        cheapest_rest = float(self._node_prices[counts > 0].min())
+        may_take_three = three_nodes and any(s.price.min() + cheapest_rest < limit for s in option_sets)
+        firsts: list[_First] | None = [] if may_take_three else None
+        for option_set in option_sets:
+            pair = self._two(option_set, counts, limit, firsts)
             if pair is not None and (best is None or pair.price < best.price):
-                best = pair
-            rate = worth / np.maximum(option_set.price, _TINY)
-            for at in np.argsort(-rate, kind="stable")[:_FIRST_NODES].tolist():
-                node = Node(int(option_set.options[at]), option_set.custom, filled[:, at])
-                firsts.append(_First(float(rate[at]), float(option_set.price[at]), node))
-        if not three_nodes or self._repacker.steps <= 0:
+                best, limit = pair, min(limit, pair.price)
+        if not firsts or self._repacker.steps <= 0:
             return best
         firsts = sorted(firsts, key=lambda f: -f.rate)[:_FIRST_NODES]
         return self._after_first(firsts, counts, below, best)
+
+    def _two(self, option_set: OptionSet, counts: Ints, below: float, firsts: list[_First] | None) -> Repacking | None:
+        """The cheapest pair of nodes with a first one of the set; None if none is below.
+
+        The first node is filled with the lots of greatest worth first, or those of least worth first. The best of them
+        are added to ``firsts``, unless that is None.
+        """
+        numbers = [i for i in map(self._number_of.__getitem__, map(id, option_set.lots)) if counts[i]]
+        self._repacker.steps -= 2 * (len(numbers) + _STEPS_OF_FILL)
+        second = self._least_second(numbers, counts)
+        if firsts is None and option_set.price.min() + second >= below:
+            return None
+        best: Repacking | None = None
+        filled: _FilledSet | None = None
+        for order in (numbers, numbers[::-1]):
+            if filled is None or len(order) > 1:
+                filled = self._fill(option_set, order, counts, below - second if firsts is None else np.inf)
+                pair = self._pair(filled, counts, below if best is None else min(below, best.price), second)
+                best = pair if best is None or (pair is not None and pair.price < best.price) else best
+            if firsts is not None:
+                firsts += filled.first_nodes()
+        return best
+
+    def _least_second(self, numbers: Sequence[int], counts: Ints) -> float:
+        """What a second node costs at least, if the first holds pods of these lots only; inf if none holds the rest."""
+        rest = counts.copy()
+        rest[numbers] = 0
+        present = np.flatnonzero(rest).tolist()
+        if not present:
+            return float(self._node_prices[counts > 0].min())
+        options, price, _ = self._repacker.common_options([self._lots[i].feasibility for i in present], self._options)
+        holding = holds(self._free[options], rest @ self._requests)
+        return float(price[holding.argmax()]) if holding.any() else np.inf
 
     def _after_first(
         self, firsts: Sequence[_First], counts: Ints, below: float, best: Repacking | None
@@ -238,19 +305,16 @@ class _Search:
                 best = Repacking(limit, (first.node, *rest_nodes.nodes))
         return best
 
-    def _fill(self, option_set: OptionSet, counts: Ints, *, reverse: bool) -> tuple[Ints, Floats]:
-        """How many pods of each lot every option of the set holds, and their worth; ``reverse``: least worth first."""
-        number_of = {id(lot): i for i, lot in enumerate(self._lots)}
-        numbers = [number_of[id(lot)] for lot in option_set.lots if counts[number_of[id(lot)]]]
-        if reverse:
-            numbers.reverse()
-        self._repacker.steps -= len(numbers) + _STEPS_OF_FILL
+    def _fill(self, option_set: OptionSet, numbers: Sequence[int], counts: Ints, most: float) -> _FilledSet:
+        """The options of a set, up to a price, filled with the pods of these lots in their order."""
         items = [as_item(self._lots[i], int(counts[i]), hosts=self._has_host_rules) for i in numbers]
-        fill = fill_options(self._free[option_set.options], option_set.options, items, option_set.custom)
-        filled = np.zeros((len(self._lots), len(option_set.options)), np.int64)
-        for i, row in zip(numbers, fill.counts, strict=True):
-            filled[i] = row
-        return filled, fill.worth
+        options, price = option_set.options, option_set.price
+        if isfinite(most):
+            options, price = options[price < most], price[price < most]
+        fill = fill_options(self._free[options], options, items, option_set.custom)
+        held = np.zeros((len(self._lots), fill.counts.shape[1]), np.int64)
+        held[numbers] = fill.counts
+        return _FilledSet(options, price, option_set.custom, held, fill.node_of, fill.worth)
 
     def _single_node(self, counts: Ints) -> Repacking | None:
         """The cheapest node that holds everything."""
@@ -266,30 +330,31 @@ class _Search:
                 return Repacking(float(price[at]), (node,))
         return None
 
-    def _two(self, option_set: OptionSet, filled: Ints, counts: Ints, below: float) -> Repacking | None:
+    def _pair(self, filled: _FilledSet, counts: Ints, below: float, least_second: float) -> Repacking | None:
         """A filled node and the cheapest for the rest, over all options of the set at once; None if none is below."""
-        firsts = np.flatnonzero(option_set.price < below)
-        rest = counts[:, None] - filled[:, firsts]
-        # What the rest costs at least leaves few first nodes to compare with all second ones.
-        tried = filled[:, firsts].any(0) & rest.any(0)
-        tried &= option_set.price[firsts] + (rest.T @ self._shares).max(1, initial=0) < below
-        firsts, rest = firsts[tried], rest[:, tried]
+        firsts = filled.first_of_pairs(below - least_second, keeps_all=self._repacker.has_min_values)
         if not len(firsts):
             return None
-        price, second, customs = self._second_nodes(rest)
-        total = option_set.price[firsts] + price
-        for i in np.argsort(total, kind="stable").tolist():
-            if not np.isfinite(total[i]):
+        price, held = filled.price[firsts], filled.held[:, filled.node_of[firsts]]
+        rest = counts[:, None] - held
+        # What the rest costs at least leaves few first nodes to compare with all second ones.
+        tried = held.any(0) & rest.any(0) & (price + (rest.T @ self._shares).max(1) < below)
+        if not tried.any():
+            return None
+        firsts, price, held, rest = firsts[tried], price[tried], held[:, tried], rest[:, tried]
+        second_price, second, customs = self._second_nodes(rest)
+        total = price + second_price
+        for at in np.argsort(total, kind="stable").tolist():
+            if not isfinite(total[at]):
                 return None
-            if not self._may_share_host(rest[:, i]):
+            if not self._may_share_host(rest[:, at]):
                 continue
-            at = firsts[i]
             nodes = (
-                Node(int(option_set.options[at]), option_set.custom, filled[:, at]),
-                Node(int(second[i]), int(customs[i]), rest[:, i]),
+                Node(int(filled.options[firsts[at]]), filled.custom, held[:, at]),
+                Node(int(second[at]), int(customs[at]), rest[:, at]),
             )
             if all(self._repacker.keeps_min_values(node, self._lots) for node in nodes):
-                return Repacking(float(total[i]), nodes)
+                return Repacking(float(total[at]), nodes)
         return None
 
     def _second_nodes(self, rest: Ints) -> tuple[Floats, Ints, Ints]:

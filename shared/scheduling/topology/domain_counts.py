@@ -113,6 +113,32 @@ class HostCounts:
         self.add(np.array([host]), np.ones(1, np.int64), HostRules(match, cap))
 
 
+class OneHost:
+    """How many pods of each term one host has (``present``), and how many its pods allow (``caps``)."""
+
+    def __init__(self) -> None:
+        self.present: dict[int, int] = {}
+        self.caps: dict[int, int] = {}
+
+    def room(self, rules: HostRules) -> int:
+        """How many pods with these rules the host takes."""
+        room, own = NO_CAP, rules.own
+        for term, weight in rules.match.items():
+            cap = min(self.caps.get(term, NO_CAP), own.get(term, NO_CAP))
+            if cap < NO_CAP:
+                room = min(room, (cap - self.present.get(term, 0)) // weight)
+        if any(self.present.get(term, 0) > cap for term, cap in own.items() if term not in rules.match):
+            return 0
+        return max(0, room)
+
+    def add(self, rules: HostRules, n: int) -> None:
+        """Counts n pods with these rules."""
+        for term, weight in rules.match.items():
+            self.present[term] = self.present.get(term, 0) + weight * n
+        for term, cap in rules.cap.items():
+            self.caps[term] = min(self.caps.get(term, cap), cap)
+
+
 class TopologySpread(Struct):
     """A spread constraint over domains; ``eligible_domains`` count for the global minimum."""
 

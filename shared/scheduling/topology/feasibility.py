@@ -225,7 +225,8 @@ class FeasibilityChecker:
 
     def cost(self, feasibility: Feasibility, requests: Ints) -> float:
         """The least that a pod of this size costs by its share of a new node, USD per hour; inf if none fits."""
-        return self.costs(feasibility, [requests])[0]
+        cost = self._costs.get((feasibility.mask_key, requests.tobytes()))
+        return self.costs(feasibility, [requests])[0] if cost is None else cost
 
     def costs(self, feasibility: Feasibility, sizes: Sequence[Ints]) -> list[float]:
         """The :meth:`cost` of a pod of each size."""
