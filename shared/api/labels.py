@@ -298,6 +298,8 @@ def integer(value: str) -> int | None:
 
 def normalized(labels: Mapping[str, str]) -> dict[str, str]:
     """Labels with deprecated keys replaced; a current key wins over its deprecated one."""
+    if ALIASES.keys().isdisjoint(labels):
+        return dict(labels)
     current = {normalize_key(k): v for k, v in labels.items()}
     current.update((k, v) for k, v in labels.items() if normalize_key(k) == k)
     return current

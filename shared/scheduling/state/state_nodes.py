@@ -208,7 +208,7 @@ class _PresentNodes:
         """The node less its pods, and less DaemonSets' pods that don't run there yet."""
         available = dict(node.available)
         daemon_requests: Resources = {}
-        ports: set[HostPort] = set()
+        ports: frozenset[HostPort] = frozenset()
         for daemon in self._daemons:
             if daemon.runs_on_node(node.labels, node.taints):
                 daemon_requests = add(daemon_requests, daemon.requests)
@@ -218,14 +218,15 @@ class _PresentNodes:
             requests, pod_ports = self._requests_of(pod.spec)
             for resource, amount in requests.items():
                 available[resource] = available.get(resource, 0) - amount
-            ports |= pod_ports
+            if pod_ports:
+                ports |= pod_ports
             if daemon_requests and is_daemon(pod):
                 running_daemon_requests = add(running_daemon_requests, requests)
         for resource, amount in daemon_requests.items():
             missing = max(0, amount - running_daemon_requests.get(resource, 0))
             if missing:
                 available[resource] = available.get(resource, 0) - missing
-        return with_fields(node, available=available, ports=frozenset(ports))
+        return with_fields(node, available=available, ports=ports)
 
     def _requests_of(self, spec: PodSpec) -> tuple[Resources, frozenset[HostPort]]:
         """The requests and host ports of a running pod; one with invalid requests counts only as a pod."""
