@@ -2,8 +2,8 @@
 
 Pods to pack are counted instead of looped over: items by group and size, and lots of items that pack alike.
 
-Two functions do the same first fit: item by item over all launch options, for few sizes of pods; and launch option by
-launch option in runs over all items, for pods that all differ.
+Three functions do the same first fit: item by item over all launch options, for few sizes of pods; launch option by
+launch option, for few of both; and launch option by launch option in runs over all items, for pods that all differ.
 """
 
 from __future__ import annotations
