@@ -107,11 +107,12 @@ class Gangs(Feature, kw_only=True):
 
     def _report(self, key: PodGroupKey, claims: Iterable[NodeClaim], round_: Round) -> None:
         launched = Counter(_offering(c) for c in claims if is_true(c.status.conditions, nodeclaim.LAUNCHED))
-        tried = ", ".join(f"{count} × {offering}" for offering, count in sorted(launched.items())) or "none"
+        tried = ", ".join(f"{count} × {offering}" for offering, count in sorted(launched.items()))
         until = self.attempts[str(key)].until
         again = "at once" if until <= round_.now else f"at {until:%H:%M} UTC"
         why = next((e.message for p, e in sorted(round_.decision.pod_errors.items()) if p in _keys(key, round_)), "")
-        message = f"EC2 launched a part of its nodes ({tried}), which are given back; next attempt {again}"
+        given_back = f"EC2 launched a part of its nodes ({tried}), which are given back"
+        message = f"{given_back if tried else 'its nodes could not be launched'}; next attempt {again}"
         resource = pod_groups.RESOURCES[key.api_group]
         ref = ObjectRef(api_version=resource.api_version, kind=resource.kind, name=key.name, namespace=key.namespace)
         self.provisioning.recorder.record(
