@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 class PodGroup(Struct, kw_only=True):
     """What a PodGroup asks for: ``minimum`` pods at once, all in one domain of each ``topology`` key.
 
-    ``problem`` says why it can't be served; "" if it can.
+    ``disrupted_together``: its pods may be disrupted all at once only. ``problem`` says why it can't be served; "" if
+    it can.
     """
 
     key: PodGroupKey
     minimum: int = 1
     topology: tuple[str, ...] = ()
     created: datetime | None = None
+    disrupted_together: bool = False
     problem: str = ""
 
 
@@ -50,6 +52,10 @@ class _SchedulingConstraints(ApiStruct):
     topology: list[_TopologyConstraint] = []
 
 
+class _DisruptionMode(ApiStruct):
+    all: dict[str, Any] | None = None
+
+
 class _NetworkTopology(ApiStruct):
     mode: str = ""
 
@@ -61,6 +67,7 @@ class PodGroupSpec(ApiStruct):
     network_topology: _NetworkTopology | None = None
     scheduling_policy: _SchedulingPolicy | None = None
     scheduling_constraints: _SchedulingConstraints | None = None
+    disruption_mode: _DisruptionMode | None = None
     parent_composite_pod_group_name: str = ""
     resource_claims: list[dict[str, Any]] = []
 
@@ -84,6 +91,7 @@ class StoredPodGroup(ApiStruct):
             minimum=max(1, minimum),
             topology=tuple(c.key for c in constraints.topology) if constraints is not None else (),
             created=metadata.creation_timestamp,
+            disrupted_together=spec.disruption_mode is not None and spec.disruption_mode.all is not None,
             problem=fields and f"not supported: {fields}",
         )
 

@@ -146,7 +146,7 @@ class SnapshotReader:
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
             capacity_buffers=buffers,
-            pod_groups=pod_groups.read(self.client, groups) if (groups := _waiting_groups(pods.objects)) else {},
+            pod_groups=pod_groups.read(self.client, groups) if (groups := _groups(pods.objects)) else {},
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
             foreign_pools=node_class_groups.foreign_pools(raw_pools),
@@ -231,9 +231,13 @@ def _require_pods(pods: Iterable[Pod], daemon_sets: Iterable[DaemonSet]) -> None
         raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks the pods of DaemonSet {counted}")
 
 
-def _waiting_groups(pods: Iterable[Pod]) -> set[PodGroupKey]:
-    """The PodGroups of pods that wait for a node."""
-    keys = (pod_group_key(pod) for pod in pods if not (pod.spec.node_name or pod.spec.scheduling_gates))
+def _groups(pods: Iterable[Pod]) -> set[PodGroupKey]:
+    """The PodGroups of pods that wait for a node; Kubernetes' own ones also of pods that run, for how they end."""
+    keys = (
+        pod_group_key(pod)
+        for pod in pods
+        if (not (pod.spec.node_name or pod.spec.scheduling_gates) or pod.spec.scheduling_group is not None)
+    )
     return {key for key in keys if key is not None}
 
 

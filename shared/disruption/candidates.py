@@ -14,7 +14,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import is_true
 from shared.api.nodeclaim import is_rebooting
-from shared.api.pods import controller, is_mirror, is_protected
+from shared.api.pods import controller, is_mirror, is_protected, is_terminal, pod_group_key
 from shared.base.struct import Struct
 from shared.disruption.command import BlockedCandidate, Blocker, Removal
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Node, Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.nodepool import NodePool
+    from shared.api.pod_references import PodGroupKey
     from shared.disruption.disruption_state import DisruptionState
+    from shared.snapshot import Snapshot
 
 
 PODS_WITHOUT_CONTROLLER = "tenon.sh/pods-without-controller"
@@ -137,7 +139,27 @@ def _protected_pod_blocker(state: DisruptionState, candidate: Candidate) -> Bloc
         since = pod.status.start_time or pod.metadata.creation_timestamp
         if not is_mirror(pod) and is_protected(pod.metadata.annotations, since=since, now=state.now):
             return Blocker(message=f"pod {pod.key} has annotation {names.DO_NOT_DISRUPT}", by=f"Pod {pod.key}")
+    return _gang_blocker(state, candidate) if state.snapshot.pod_groups else None
+
+
+def _gang_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
+    """The PodGroup with pods here and on other nodes that are disrupted all at once only; None without one."""
+    nodes = state.snapshot.derive("nodes of PodGroups", lambda: _nodes_of_groups(state.snapshot))
+    for pod in candidate.pods:
+        key = pod_group_key(pod)
+        if key is not None and len(nodes.get(key, ())) > 1:
+            return Blocker(message=f"{key} has pods on other nodes, and disruptionMode all", by=str(key))
     return None
+
+
+def _nodes_of_groups(snapshot: Snapshot) -> dict[PodGroupKey, set[str]]:
+    """The nodes of the pods that are disrupted together."""
+    nodes: dict[PodGroupKey, set[str]] = {k: set() for k, g in snapshot.pod_groups.items() if g.disrupted_together}
+    for pod in snapshot.pods if nodes else ():
+        key = pod_group_key(pod)
+        if key is not None and key in nodes and pod.spec.node_name and not is_terminal(pod):
+            nodes[key].add(pod.spec.node_name)
+    return nodes
 
 
 def _eviction_blocker(state: DisruptionState, candidate: Candidate) -> Blocker | None:
