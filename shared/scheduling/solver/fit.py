@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from shared.base.struct import MutableStruct, Struct
-from shared.scheduling.state.dominance import at_least
+from shared.scheduling.state.instance_type_arrays import at_least
 from shared.scheduling.topology.domain_counts import NO_CAP, HostCounts, OneHost
 
 if TYPE_CHECKING:

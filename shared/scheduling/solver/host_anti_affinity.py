@@ -13,7 +13,7 @@ import numpy as np
 
 from shared.base.struct import Struct
 from shared.scheduling.solver.fit import holds, holds_each, pod_count
-from shared.scheduling.state.dominance import undominated
+from shared.scheduling.state.instance_type_arrays import undominated
 from shared.scheduling.topology.domain_counts import HostCounts
 
 if TYPE_CHECKING:

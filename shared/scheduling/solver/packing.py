@@ -23,7 +23,7 @@ import numpy as np
 from shared.scheduling.solver.fit import Fill, RunFill, as_item, fill_options, lots_of
 from shared.scheduling.solver.host_anti_affinity import HostAntiAffinity
 from shared.scheduling.solver.residual import Residual
-from shared.scheduling.state.dominance import undominated
+from shared.scheduling.state.instance_type_arrays import undominated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ import numpy as np
 
 from shared.base.struct import Struct
 from shared.scheduling.solver.fit import as_item, fill_options, holds, holds_each
-from shared.scheduling.state.dominance import undominated
+from shared.scheduling.state.instance_type_arrays import undominated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from shared.scheduling.rules.requirements import (
     only,
     signature,
 )
-from shared.scheduling.state.dominance import undominated
+from shared.scheduling.state.instance_type_arrays import undominated
 from shared.scheduling.topology.domain_counts import NO_DOMAIN, HostRules
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.scheduling.solver import fit
 from shared.scheduling.solver.fit import Item, fill_options
-from shared.scheduling.state.dominance import undominated
+from shared.scheduling.state.instance_type_arrays import undominated
 from shared.scheduling.topology.domain_counts import HostCounts, HostRules, OneHost
 from shared.scheduling.topology.feasibility import Feasibility
 
