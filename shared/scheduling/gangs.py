@@ -235,7 +235,8 @@ def _incomplete(gang: Gang, placement: Placement) -> dict[str, UnschedulableReas
         return _refuse(gang, "with its pods, an earlier PodGroup would not be whole")
     first = placement.errors[left_out[0]]
     whole = f"{placed + gang.present} of the {plural(gang.group.minimum, 'pod')} that it needs at once would fit"
-    return _refuse(gang, f"{whole}; pod {left_out[0]}: {first.message}", first.criteria)
+    why = first.message.removeprefix("unschedulable: ")
+    return _refuse(gang, f"{whole}; pod {left_out[0]}: {why}", first.criteria)
 
 
 def _refuse(gang: Gang, why: str, criteria: Mapping[str, str] | None = None) -> dict[str, UnschedulableReason]:
