@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from local.world import World, sample_objects
 from shared.api import labels as names
+from tests.e2e.pod_groups import definition
 from tests.e2e.world_state import events, running
 
 if TYPE_CHECKING:
@@ -25,25 +26,6 @@ PODS = 8
 def world() -> Iterator[World]:
     with World(cluster="demo") as world:
         yield world
-
-
-def definition() -> dict[str, Any]:
-    """The PodGroups of the coscheduling plugin."""
-    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1alpha1",
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": spec}}},
-    }
-    group = "scheduling.x-k8s.io"
-    kind = {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup", "listKind": "PodGroupList"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"podgroups.{group}"},
-        "spec": {"group": group, "names": kind, "scope": "Namespaced", "versions": [version]},
-    }
 
 
 def start(world: World, *, minimum: int = PODS, replicas: int = PODS) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from tests.e2e.pod_groups import definition
+
 if TYPE_CHECKING:
     from local.world import World
 
@@ -53,6 +55,7 @@ def missing(written: object, stored: object, path: str = "") -> list[str]:
 
 
 def test_manifests_are_accepted_with_all_their_fields(world: World) -> None:
+    world.apply(definition())
     dropped = {}
     for page in WITH_MANIFESTS:
         for manifest in manifests(page):
