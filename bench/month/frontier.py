@@ -3,7 +3,7 @@
 What users set decides both: the pods' eviction cost (annotation ``karpenter.sh/disruption-cost``), by which Tenon
 multiplies what a move costs, and ``consolidateAfter``, after which Karpenter's rules move pods. Each point is a
 simulation of some days, saved in frontier.json; ``--save`` draws the pictures of docs/ too, of the first seed
-(:mod:`bench.month.frontier_picture`).
+(:mod:`bench.month.frontier_picture`), and computes what no decisions could go below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.month import comparison, frontier_picture, load_generator
+from bench.month import comparison, frontier_picture, load_generator, whole_node_bound
+from bench.month.catalog import month_catalog
 from bench.month.comparison import KARPENTER, TENON
 from bench.month.frontier_points import Effort, Frontier, Point, cost_at_equal_moves, cost_within
 from bench.month.karpenter_rules import KarpenterRules
@@ -55,6 +56,13 @@ def measure(load: str, *, seed: int, days: float, effort: Effort) -> Iterator[Po
         )
 
 
+def _bound(load: str, *, seed: int, days: float) -> float:
+    """USD that whole nodes cost at least."""
+    seconds = round(days * DAY)
+    trace = load_generator.generate(load, seed=seed, seconds=seconds)
+    return whole_node_bound.lower_bound(trace, month_catalog(CAPACITY_TYPES[load]), seconds=seconds)
+
+
 def _rules(effort: Effort) -> Iterator[tuple[str, float, Rules]]:
     for seconds in CONSOLIDATE_AFTER:
         yield KARPENTER, seconds, KarpenterRules(consolidate_after=seconds)
@@ -69,6 +77,7 @@ def save(frontier: Frontier) -> None:
         "days": frontier.days,
         "sets": frontier.effort.sets,
         "interval": frontier.effort.interval,
+        "bound": round(frontier.bound, 2),
         "points": [[p.rules, p.setting, p.dollars, p.moved, p.wait_p99, p.nodes] for p in frontier.points],
     }
     saved = _saved() | {f"{frontier.load}, seed {frontier.seed}": {"load": frontier.load, **document}}
@@ -83,7 +92,14 @@ def _read(saved: Mapping[str, Any]) -> Frontier:
     names = ("rules", "setting", "dollars", "moved", "wait_p99", "nodes")
     points = tuple(Point(**dict(zip(names, values, strict=True))) for values in saved["points"])
     effort = Effort(sets=saved["sets"], interval=saved["interval"])
-    return Frontier(load=saved["load"], seed=saved["seed"], days=saved["days"], effort=effort, points=points)
+    return Frontier(
+        load=saved["load"],
+        seed=saved["seed"],
+        days=saved["days"],
+        effort=effort,
+        points=points,
+        bound=saved["bound"],
+    )
 
 
 def run() -> list[dict[str, str]]:
@@ -115,6 +131,13 @@ def _rows(frontier: Frontier) -> Iterator[dict[str, str]]:
         "method": "interpolated between the points above",
     }
     (usual,) = (p for p in frontier.of(KARPENTER) if p.setting == USUAL)
+    yield {
+        "measurement": f"{of_load} lower bound of the dollars with whole nodes, relative to Karpenter's rules with "
+        f"{usual.label}",
+        "target": "-",
+        "result": f"{frontier.bound / usual.dollars:.1%} (${frontier.bound:.2f})",
+        "method": "an integer program for each five minutes, by bench/month/whole_node_bound.py; pods may be split",
+    }
     for share, target in TARGETS[frontier.load]:
         dollars = cost_within(frontier.of(TENON), share * usual.moved)
         yield {
@@ -156,7 +179,14 @@ def main(arguments: Sequence[str]) -> int:
                 flush=True,
             )
         if options.save:
-            frontier = Frontier(load=load, seed=options.seed, days=options.days, effort=effort, points=tuple(points))
+            frontier = Frontier(
+                load=load,
+                seed=options.seed,
+                days=options.days,
+                effort=effort,
+                points=tuple(points),
+                bound=_bound(load, seed=options.seed, days=options.days),
+            )
             save(frontier)
             if frontier.seed == SEED:
                 frontier_picture.save(frontier)

@@ -46,6 +46,8 @@ class Frontier(Struct, kw_only=True):
     days: float
     effort: Effort
     points: tuple[Point, ...]
+    bound: float = 0.0
+    """USD that whole nodes cost at least (:mod:`bench.month.whole_node_bound`)."""
 
     def of(self, rules: str) -> tuple[Point, ...]:
         """The points of these rules."""
