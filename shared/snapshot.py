@@ -70,7 +70,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
     is launched or disrupted there. ``last_hour`` is what NodePools launched and removed, for their hourly limits.
     ``growth`` are pods that are expected: nodes that are launched for pods have room for them too. ``pod_groups`` are
-    the PodGroups of pods that wait for a node.
+    the PodGroups of pods that wait for a node, and Kubernetes' own ones of pods that run.
     """
 
     taken_at: datetime

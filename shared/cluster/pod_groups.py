@@ -1,4 +1,4 @@
-"""Reads the PodGroups of pods that wait for a node.
+"""Reads the PodGroups of pods.
 
 They are read by name, because few pods belong to one: that needs no right to list them.
 """
@@ -28,7 +28,7 @@ RESOURCES = {
 }
 """By API group."""
 MOST = 100
-"""As many PodGroups are read for a decision, the first by name; those of other pods are read for a later one."""
+"""As many PodGroups are read for a decision, the first that are given; the others are read for a later one."""
 _LATER = "other PodGroups are looked at first"
 
 
@@ -41,7 +41,7 @@ def read(client: Client, keys: Iterable[PodGroupKey]) -> Mapping[PodGroupKey, Po
     Raises:
         ApiError: the API server can't be read.
     """
-    ordered = sorted(keys)
+    ordered = list(keys)
     first = ordered[:MOST]
     read_groups = in_threads(lambda key: _read(client, key), first, threads=KUBERNETES_THREADS)
     groups = dict(zip(first, read_groups, strict=True))

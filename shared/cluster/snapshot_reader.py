@@ -231,14 +231,18 @@ def _require_pods(pods: Iterable[Pod], daemon_sets: Iterable[DaemonSet]) -> None
         raise UnavailableError(0, _INCOMPLETE, f"the API server's list lacks the pods of DaemonSet {counted}")
 
 
-def _groups(pods: Iterable[Pod]) -> set[PodGroupKey]:
-    """The PodGroups of pods that wait for a node; Kubernetes' own ones also of pods that run, for how they end."""
-    keys = (
-        pod_group_key(pod)
-        for pod in pods
-        if (not (pod.spec.node_name or pod.spec.scheduling_gates) or pod.spec.scheduling_group is not None)
-    )
-    return {key for key in keys if key is not None}
+def _groups(pods: Iterable[Pod]) -> list[PodGroupKey]:
+    """The PodGroups of pods that wait for a node, then Kubernetes' own ones of pods that run, for how they end."""
+    waiting, running = set(), set()
+    for pod in pods:
+        key = pod_group_key(pod)
+        if key is None:
+            continue
+        if not (pod.spec.node_name or pod.spec.scheduling_gates):
+            waiting.add(key)
+        elif pod.spec.scheduling_group is not None:
+            running.add(key)
+    return [*sorted(waiting), *sorted(running - waiting)]
 
 
 def _drivers_differ(csi_nodes: Iterable[CSINode]) -> bool:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from shared.scheduling.state.state_nodes import StateNodes
 
 MOST = 20
-"""Gangs that a decision plans, the first by priority and age; the single_pods are planned by a later one."""
+"""Gangs that a decision plans, the first by priority and age; a later decision plans the rest."""
 ZONE_PREMIUM = 0.02
 """By how much a plan within one zone may cost more than one across zones. Tenon's figure: traffic between zones costs
 USD 0.01 a GB in each direction, and slows down what waits for the slowest member."""
@@ -95,7 +95,7 @@ class GangPlanner(Struct, kw_only=True, eq=False):
     pod_groups: Mapping[PodGroupKey, PodGroup]
     instance_types: Mapping[str, tuple[InstanceType, ...]]
     members_without_node: Iterable[Pod] = ()
-    """Pods that count for their gang's minimum and are on no node: deferred ones, and those that have succeeded."""
+    """Pods that count for their gang's minimum and are on no node: deferred ones, and of files those that succeeded."""
 
     def place(self, state_nodes: StateNodes, pods: Iterable[Pod]) -> Placement:
         """The placement of the pods: of each gang at least its minimum, or none."""
@@ -187,7 +187,7 @@ class GangPlanner(Struct, kw_only=True, eq=False):
         return list(gangs.values()), single_pods
 
     def _group(self, key: PodGroupKey) -> PodGroup | None:
-        """The PodGroup; None if its pods are planned like single_pods."""
+        """The PodGroup; None if its pods are planned one by one."""
         group = self.pod_groups.get(key)
         if group is None:
             return missing(key, "it isn't known") if key.api_group == KUBERNETES else None

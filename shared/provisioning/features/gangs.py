@@ -22,6 +22,7 @@ from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, ObjectRef, decode_annotation, is_true
 from shared.api.pods import is_daemon, is_mirror, pod_group_key
+from shared.base.plurals import plural
 from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cluster import pod_groups, resources, writes
@@ -31,9 +32,8 @@ from shared.scheduling.gangs import counts
 from shared.scheduling.nominations.planned_pods import planned_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-    from shared.api.kubernetes import Pod
     from shared.api.nodeclaim import NodeClaim
     from shared.api.pod_references import PodGroupKey
     from shared.provisioning.round import Provisioning, Round
@@ -70,23 +70,23 @@ class Gangs(Feature, kw_only=True):
         for key, group in groups.items():
             attempts = self.attempts.get(str(key))
             if attempts is not None and attempts.until > round_.now and not group.problem:
-                often = f"{attempts.count} times in a row EC2 launched only a part of its nodes"
+                often = f"{plural(attempts.count, 'time')} EC2 launched only a part of its nodes"
                 groups[key] = with_fields(group, problem=f"{often}, next attempt at {attempts.until:%H:%M} UTC")
         return with_fields(round_, snapshot=with_fields(round_.snapshot, pod_groups=groups))
 
     def after(self, round_: Round) -> Round:
         """The round without launches for gangs that something else has cut, and with what is counted."""
         members = _members(round_.snapshot)
-        decision = round_.decision
-        cut = {key for key, pods in members.items() if not _is_whole(key, pods, decision, round_.snapshot)}
-        decision = _without(decision, {pod.key: key for key in cut for pod in members[key]})
+        cut = _cut(members, round_)
+        decision = _without(round_.decision, {pod: key for key in cut for pod in members[key]})
+        used = _used_nodes(round_.snapshot)
         for key, pods in members.items():
-            claims = tuple(_launched_for(pods, round_.snapshot))
+            claims = tuple(c for c in round_.snapshot.node_claims if _is_launched_for(c, pods, used))
             if claims and (key in cut or any(_is_overdue(claim, round_.now) for claim in claims)):
                 self.given_back[key] = claims
                 count = self.attempts[str(key)].count + 1 if str(key) in self.attempts else 1
                 self.attempts[str(key)] = Attempts(count, round_.now + WAITS[min(count, len(WAITS)) - 1])
-        text = _text(self.attempts, round_.now)
+        text = _text(self.attempts)
         annotations = dict(round_.lease_annotations)
         if text != round_.lease.annotations.get(names.INCOMPLETE_GANGS, ""):
             annotations[names.INCOMPLETE_GANGS] = text
@@ -97,20 +97,22 @@ class Gangs(Feature, kw_only=True):
         deleted = {claim.name for claims in self.given_back.values() for claim in claims}
         if not deleted:
             return round_
+        members = _members(round_.snapshot)
         for key, claims in self.given_back.items():
-            self._report(key, claims, round_)
+            errors = round_.decision.pod_errors
+            why = next((errors[pod].message for pod in sorted(members[key]) if pod in errors), "")
+            self._report(key, claims, why, now=round_.now)
             in_threads(self._delete, claims, threads=KUBERNETES_THREADS)
         return with_fields(round_, unlaunched=tuple(c for c in round_.unlaunched if c.name not in deleted))
 
     def _delete(self, claim: NodeClaim) -> None:
         writes.delete(self.provisioning.client, resources.NODE_CLAIMS, claim)
 
-    def _report(self, key: PodGroupKey, claims: Iterable[NodeClaim], round_: Round) -> None:
+    def _report(self, key: PodGroupKey, claims: Iterable[NodeClaim], why: str, *, now: datetime) -> None:
         launched = Counter(_offering(c) for c in claims if is_true(c.status.conditions, nodeclaim.LAUNCHED))
         tried = ", ".join(f"{count} × {offering}" for offering, count in sorted(launched.items()))
         until = self.attempts[str(key)].until
-        again = "at once" if until <= round_.now else f"at {until:%H:%M} UTC"
-        why = next((e.message for p, e in sorted(round_.decision.pod_errors.items()) if p in _keys(key, round_)), "")
+        again = "at once" if until <= now else f"at {until:%H:%M} UTC"
         given_back = f"EC2 launched a part of its nodes ({tried}), which are given back"
         message = f"{given_back if tried else 'its nodes could not be launched'}; next attempt {again}"
         resource = pod_groups.RESOURCES[key.api_group]
@@ -130,48 +132,54 @@ def gangs(provisioning: Provisioning, round_: Round) -> Gangs:
     return Gangs(provisioning=provisioning, attempts=attempts, given_back={})
 
 
-def _keys(key: PodGroupKey, round_: Round) -> set[str]:
-    return {pod.key for pod in round_.snapshot.pods if pod_group_key(pod) == key}
-
-
-def _members(snapshot: Snapshot) -> dict[PodGroupKey, list[Pod]]:
-    """The pods without a node of each gang."""
-    members: dict[PodGroupKey, list[Pod]] = {key: [] for key in snapshot.pod_groups}
+def _members(snapshot: Snapshot) -> dict[PodGroupKey, set[str]]:
+    """The pods (namespace/name) without a node of each gang."""
+    members: dict[PodGroupKey, set[str]] = {key: set() for key in snapshot.pod_groups}
     for pod in snapshot.pods:
         if not pod.spec.node_name and (key := pod_group_key(pod)) in members and key is not None:
-            members[key].append(pod)
+            members[key].add(pod.key)
     return members
 
 
-def _is_whole(key: PodGroupKey, waiting: Iterable[Pod], decision: Decision, snapshot: Snapshot) -> bool:
-    """Whether as many of its pods run or have a place as it needs at once."""
-    running = sum(bool(p.spec.node_name) and pod_group_key(p) == key and counts(p) for p in snapshot.pods)
-    placed = sum(pod.key not in decision.pod_errors for pod in waiting)
-    return running + placed >= snapshot.pod_groups[key].minimum
+def _cut(members: Mapping[PodGroupKey, Collection[str]], round_: Round) -> set[PodGroupKey]:
+    """The gangs of which fewer pods run or have a place than are needed at once."""
+    snapshot, errors = round_.snapshot, round_.decision.pod_errors
+    running = Counter(pod_group_key(pod) for pod in snapshot.pods if pod.spec.node_name and counts(pod))
+    return {
+        key
+        for key, pods in members.items()
+        if running[key] + sum(pod not in errors for pod in pods) < snapshot.pod_groups[key].minimum
+    }
+
+
+def _used_nodes(snapshot: Snapshot) -> set[str]:
+    """The nodes with a pod that isn't a DaemonSet's."""
+    return {p.spec.node_name for p in snapshot.pods if p.spec.node_name and not (is_daemon(p) or is_mirror(p))}
 
 
 def _without(decision: Decision, cut: Mapping[str, PodGroupKey]) -> Decision:
     """The decision without what it launches for these pods alone; those that lose their place get a reason."""
-    if not cut:
+    dropped = [claim for claim in decision.new_node_claims if claim.pods and cut.keys() >= set(claim.pods)]
+    if not dropped:
         return decision
-    kept = tuple(c for c in decision.new_node_claims if not c.pods or not cut.keys() >= set(c.pods))
-    dropped = [pod for c in decision.new_node_claims if c not in kept for pod in c.pods]
+    dropped_ids = set(map(id, dropped))
     errors = {
         pod: UnschedulableReason(message=f"{cut[pod]}: another of its pods has no place; no node is launched for it")
-        for pod in dropped
+        for claim in dropped
+        for pod in claim.pods
     }
-    return with_fields(decision, new_node_claims=kept, pod_errors={**errors, **decision.pod_errors})
+    return with_fields(
+        decision,
+        new_node_claims=tuple(c for c in decision.new_node_claims if id(c) not in dropped_ids),
+        pod_errors={**errors, **decision.pod_errors},
+    )
 
 
-def _launched_for(pods: Iterable[Pod], snapshot: Snapshot) -> Iterable[NodeClaim]:
-    """The NodeClaims that were created for these pods alone, on whose node no other pod runs."""
-    keys = {pod.key for pod in pods}
-    used = {p.spec.node_name for p in snapshot.pods if p.spec.node_name and not (is_daemon(p) or is_mirror(p))}
-    for claim in snapshot.node_claims:
-        planned = planned_pods(claim)
-        is_for_them = planned and keys.issuperset(planned) and claim.status.node_name not in used
-        if is_for_them and claim.metadata.deletion_timestamp is None:
-            yield claim
+def _is_launched_for(claim: NodeClaim, pods: Collection[str], used: Collection[str]) -> bool:
+    """Whether it was created for these pods alone, and its node isn't one of those ``used`` by pods."""
+    planned = planned_pods(claim)
+    is_for_them = bool(planned) and all(pod in pods for pod in planned)
+    return is_for_them and claim.status.node_name not in used and claim.metadata.deletion_timestamp is None
 
 
 def _is_overdue(claim: NodeClaim, now: datetime) -> bool:
@@ -196,7 +204,6 @@ def _read(text: str, now: datetime) -> dict[str, Attempts]:
     return {key: a for key, a in attempts.items() if now < a.until + _FORGOTTEN}
 
 
-def _text(attempts: Mapping[str, Attempts], now: datetime) -> str:
+def _text(attempts: Mapping[str, Attempts]) -> str:
     newest = sorted(attempts.items(), key=lambda item: item[1].until, reverse=True)[:_MOST_REMEMBERED]
-    kept = {key: a for key, a in newest if now < a.until + _FORGOTTEN}
-    return msgspec.json.encode(kept, order="deterministic").decode() if kept else ""
+    return msgspec.json.encode(dict(newest), order="deterministic").decode() if newest else ""
