@@ -10,7 +10,6 @@ API server and EC2 is not included, but in one row for the interruption function
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
 import importlib
 import json
@@ -24,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import stub_account
+from bench import local_aws, stub_account
 from bench.stub_api_server import PAGE_SECONDS
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
@@ -185,17 +184,11 @@ def is_asked_about(number: int, nodes: int, at: datetime, lasts: int = _MINUTES)
 def _timed_aws() -> list[float]:
     """The processor seconds of the local AWS so far, which go on."""
     seconds = [0.0]
-    answer = Interceptor.__call__
 
-    @functools.wraps(answer)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        began = time.thread_time()
-        try:
-            return answer(*args, **kwargs)
-        finally:
-            seconds[0] += time.thread_time() - began
+    def spent(of_call: float, _: str) -> None:
+        seconds[0] += of_call
 
-    Interceptor.__call__ = timed  # type: ignore[method-assign]
+    Interceptor.__call__ = local_aws.timed(Interceptor.__call__, spent)  # type: ignore[method-assign]
     return seconds
 
 

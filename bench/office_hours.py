@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bench import local_aws
 from infra.cluster import event_rules
 from local.aws.backends import replaced
 from local.aws.interceptor import Interceptor
@@ -97,19 +98,13 @@ class Meter(MutableStruct):
     def answered(self, answer: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a response of the local AWS."""
 
-        @functools.wraps(answer)
-        def timed(gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:
-            began = time.thread_time()
-            try:
-                return answer(gate, event_name, request, **kwargs)
-            finally:
-                self.aws_seconds += time.thread_time() - began
-                _, service, operation = event_name.split(".")
-                self.add("aws")
-                if self._running:
-                    self.counts[f"call {service.lower()} {operation}"] += 1
+        def spent(seconds: float, call: str) -> None:
+            self.aws_seconds += seconds
+            self.add("aws")
+            if self._running:
+                self.counts[f"call {call}"] += 1
 
-        return timed
+        return local_aws.timed(answer, spent)
 
     def counted(self, work: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Wraps a request to the cluster."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bench import function_resources, stub_account
+from bench import function_resources, local_aws, stub_account
 from bench.stub_api_server import MINUTE, REQUESTS
 from functions.termination.settings import TerminationSettings
 from infra import function_sizes
@@ -67,17 +67,11 @@ class _Meter(MutableStruct):
     def answered(self, answer: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps a response of the local AWS."""
 
-        @functools.wraps(answer)
-        def timed(gate: Interceptor, event_name: str, request: Any, **kwargs: object) -> Any:
-            began = time.thread_time()
-            try:
-                return answer(gate, event_name, request, **kwargs)
-            finally:
-                self.aws_seconds += time.thread_time() - began
-                _, service, operation = event_name.split(".")
-                self.calls[f"{service.lower()} {operation}"] += 1
+        def spent(seconds: float, call: str) -> None:
+            self.aws_seconds += seconds
+            self.calls[call] += 1
 
-        return timed
+        return local_aws.timed(answer, spent)
 
     def waited(self, following: Callable[..., Any]) -> Callable[..., Any]:
         """Wraps the wait for a watch's next event: Lambda charges for a wait without one."""
