@@ -121,6 +121,12 @@ REASONS = (
         holds=lambda d: not d.is_error and d.real == ABSENT,
     ),
     Reason(
+        text="A pod keeps its schedulingGroup, whose feature has to be switched on: gangs are made of it.",
+        kinds="Pod|PodTemplate|DaemonSet|Deployment|ReplicaSet|ReplicationController|StatefulSet|Job|CronJob",
+        fields=r"(.*\.)?spec\.schedulingGroup",
+        holds=lambda d: not d.is_error and d.real == ABSENT,
+    ),
+    Reason(
         text="A Job whose template has an empty map of labels gets labels of its own that aren't validated here.",
         kinds="Job",
         fields=r"metadata\.labels",
