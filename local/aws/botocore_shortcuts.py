@@ -1,13 +1,15 @@
 """What botocore needn't do for a cloud that is in the same process.
 
-Nothing here checks a signature or reads a user agent. An answer that was parsed isn't parsed again, and what clients
-are made of (their classes, the rules for endpoints) is made once per process. What a caller of boto3 sees is the same.
+Nothing here checks a signature, reads a user agent or opens a connection. An answer that was parsed isn't parsed again,
+and what clients are made of (their classes, the rules for endpoints, the names of events) is made once per process.
+What a caller of boto3 sees is the same.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import pickle
 import threading
 from collections import OrderedDict
@@ -17,12 +19,16 @@ from boto3.session import Session
 from botocore import regions
 from botocore.auth import SigV4Auth
 from botocore.client import ClientCreator
+from botocore.endpoint import Endpoint
 from botocore.endpoint_provider import EndpointProvider
+from botocore.hooks import EventAliaser
+from botocore.httpsession import URLLib3Session, create_urllib3_context
 from botocore.parsers import QueryParser
 from botocore.useragent import UserAgentString
 from botocore.utils import lowercase_dict
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Hashable, Iterable, Mapping
 
 _SIGNATURE = "0" * 64
@@ -43,6 +49,9 @@ def replacements() -> list[tuple[object, str, object]]:
         (QueryParser, "parse", _parse),
         (ClientCreator, "_create_client_class", _client_class),
         (regions, "EndpointProvider", _endpoint_provider),
+        (Endpoint, "_update_retries_context", _count_attempt),
+        (EventAliaser, "__init__", _make_event_aliaser),
+        (URLLib3Session, "_get_ssl_context", lambda _session: _ssl_context()),
         (Session, "get_available_partitions", lambda _session: list(_partitions())),
     ]
 
@@ -56,6 +65,31 @@ _read_partitions = Session.get_available_partitions
 _make_client_class: Any = ClientCreator.__dict__["_create_client_class"]
 _client_classes: dict[tuple[str, str], type] = {}
 _endpoint_providers: dict[tuple[int, int], tuple[object, EndpointProvider]] = {}
+
+
+_call_numbers = itertools.count(1)
+_update_attempt: Any = Endpoint.__dict__["_update_retries_context"]
+_make_aliaser: Any = EventAliaser.__init__
+_alias_names: dict[str, str] = {}
+
+
+def _count_attempt(endpoint: Endpoint, context: dict[str, Any], *args: object) -> None:
+    """Number the calls, instead of reading random bytes for an id of each."""
+    context.setdefault("retries", {}).setdefault("invocation-id", f"{next(_call_numbers):032x}")
+    _update_attempt(endpoint, context, *args)
+
+
+def _make_event_aliaser(aliaser: EventAliaser, emitter: object, event_aliases: object = None, **rest: object) -> None:
+    """Share the names of events that were looked up: those of a session's hundreds of handlers are the same."""
+    _make_aliaser(aliaser, emitter, event_aliases, **rest)
+    if event_aliases is None:
+        aliaser._alias_name_cache = _alias_names  # type: ignore[attr-defined]  # noqa: SLF001 - the same
+
+
+@functools.cache
+def _ssl_context() -> ssl.SSLContext:
+    context: ssl.SSLContext = create_urllib3_context()
+    return context
 
 
 def _client_class(creator: Any, service_name: str, service_model: Any) -> type:

@@ -24,6 +24,7 @@ from local.aws import (
     account,
     amis,
     backends,
+    botocore_shortcuts,
     event_patterns,
     instance_attributes,
     log_streams,
@@ -153,6 +154,8 @@ class Cloud:
             stack.enter_context(warnings.catch_warnings())
             # On Lambda a warning is no error; a test runner's filters may make it one.
             warnings.filterwarnings("ignore", message="No application metrics to publish")
+            for owner, name, value in botocore_shortcuts.replacements():
+                stack.enter_context(backends.replaced(owner, name, value))
             boto3.setup_default_session(region_name=self.region)
             assert boto3.DEFAULT_SESSION is not None
             # Service models are read once per process, not once per world.
@@ -316,6 +319,9 @@ class Cloud:
         """All messages in dead-letter queues, by queue and time."""
         with self.lock:
             queues = backends.sqs(self.region).queues
+            filled = {name for name, queue in queues.items() if queue._messages}  # noqa: SLF001 - the API would hide them
+            if not filled:
+                return []
             names = {queue.dead_letter_queue.name for queue in queues.values() if queue.dead_letter_queue is not None}
             names |= {
                 arn.rsplit(":", 1)[-1]
@@ -324,7 +330,7 @@ class Cloud:
                 for target in rule.targets
                 if (arn := target.get("DeadLetterConfig", {}).get("Arn"))
             }
-        return [message for name in sorted(names) for message in self.queues.messages(name)]
+        return [message for name in sorted(names & filled) for message in self.queues.messages(name)]
 
     def actors(self) -> list[Actor]:
         """The actors to step, in order."""

@@ -10,7 +10,7 @@ import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from moto.core import responses, serialize
+from moto.core import base_backend, responses, serialize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,11 +27,21 @@ def replacements() -> list[tuple[object, str, object]]:
         (responses, "method_names_from_class", functools.cache(responses.method_names_from_class)),
         (responses, "camelcase_to_underscores", underscored),
         (sqs_models, "camelcase_to_underscores", underscored),  # for all attributes of a queue, with each message
+        (base_backend.BackendDict, "__getitem__", _account),
         *(
             (picker, "get_possible_keys", _by_classes(picker.__dict__["get_possible_keys"]))
             for picker in (serialize.AttributePicker, serialize.XFormedAttributePicker)
         ),
     ]
+
+
+_create_account: Any = base_backend.BackendDict.__getitem__
+
+
+def _account(backends: Any, account_id: str) -> Any:
+    """A service's backends of an account; moto looks first whether it has to create them, under a lock."""
+    existing = dict.get(backends, account_id)
+    return _create_account(backends, account_id) if existing is None else existing
 
 
 def _by_classes(possible_keys: Callable[[Any, Any], Iterable[str]]) -> Callable[[Any, Any], tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from moto.core.responses import ActionResult
 from moto.iam import models as iam_models
 
-from local.aws import amis, backends, botocore_shortcuts, moto_lookups, recursive_loops, spot_price_history
+from local.aws import amis, backends, moto_lookups, recursive_loops, spot_price_history
 from local.aws.eventual_consistency import launch_time
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ def install(
         *_templates(),
         *auto_scaling,
         *moto_lookups.replacements(),
-        *botocore_shortcuts.replacements(),
     )
     for owner, name, value in replacements:
         stack.enter_context(backends.replaced(owner, name, value))

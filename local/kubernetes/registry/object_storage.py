@@ -56,6 +56,7 @@ class ObjectStorage:
         self._subscribers: list[Callable[[Change], None]] = []
         self._dependents: dict[str, set[tuple[str, Key]]] = {}
         self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds.BUILT_IN}
+        self._kinds_by_name = {(kind.group, kind.version, kind.kind): kind for kind in kinds.BUILT_IN}
         self._definitions: dict[tuple[str, str, str], custom_resources.Definition] = {}
 
     def kind(self, api_version: str, kind: str) -> Kind:
@@ -66,10 +67,10 @@ class ObjectStorage:
         """
         group, _, version = api_version.rpartition("/")
         with self.lock:
-            for served in self._kinds.values():
-                if (served.group, served.version, served.kind) == (group, version, kind):
-                    return served
-        raise errors.no_such_path()
+            served = self._kinds_by_name.get((group, version, kind))
+        if served is None:
+            raise errors.no_such_path()
+        return served
 
     def definition(self, kind: Kind) -> custom_resources.Definition | None:
         """The definition of a custom kind; None for a built-in kind."""
@@ -281,13 +282,14 @@ class ObjectStorage:
                 kind = self._kinds[key]
                 for obj in self._cache(kind).all():
                     self._write(kind, "DELETED", obj, obj)
-            del self._definitions[key], self._kinds[key]
+            del self._definitions[key], self._kinds_by_name[(key[0], key[1], self._kinds[key].kind)], self._kinds[key]
         if change.type == "DELETED":
             return
         for definition in custom_resources.definitions(change.object):
             kind = definition.kind
             self._definitions[kind.group, kind.version, kind.plural] = definition
             self._kinds[kind.group, kind.version, kind.plural] = kind
+            self._kinds_by_name[kind.group, kind.version, kind.kind] = kind
 
     def _index_owners(self, resource: str, key: Key, change: Change) -> None:
         before = _owner_uids(change.previous)
