@@ -83,8 +83,8 @@ EVENTS = {
     "InstanceTerminating": "NodeClaim: its instance is being terminated, by whomever.",
     "InstanceUnhealthy": "NodeClaim: EC2's status checks of its instance fail; it is deleted and replaced.",
     "InstancesUnhealthy": "NodePool: status checks fail in too many instances at once, so none is replaced.",
-    "GangIncomplete": "PodGroup: EC2 launched only a part of its nodes, which are given back; what was launched, what "
-    "is missing, and when it is tried again.",
+    "GangIncomplete": "PodGroup or ProvisioningRequest: EC2 launched only a part of its nodes, which are given back; "
+    "what was launched, what is missing, and when it is tried again.",
     "HourlyLimitReached": "NodePool: an hourly limit holds back launches or removals; how much the hour had.",
     "InstanceTypeUnknown": "NodeClaim: the instance with its tags has an unexpected instance type or zone.",
     "Invalid": "Any object that Tenon reads: the problems, by field.",
@@ -117,6 +117,7 @@ EVENTS = {
     "node groups are scaled.",
     "Paused": "NodePool: it or the cluster is paused: since when, by whom, until when and why.",
     "PodTemplateNotFound": "CapacityBuffer: there is no valid PodTemplate of the name that it has.",
+    "ProvisioningRequestFailed": "ProvisioningRequest: why it won't be provided any more.",
     "ProviderIDRestored": "NodeClaim: its `status.providerID` was changed, and restored from the instance's tag.",
     "ProviderIDUnknown": "Node: its `spec.providerID` is not an EC2 instance.",
     "RebootFailed": "NodeClaim: why its node couldn't be rebooted in place; it is replaced.",

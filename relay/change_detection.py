@@ -16,13 +16,13 @@ from relay.watched_kinds import (
     KindListed,
     ObjectChanged,
     Watched,
-    WatchedBuffer,
     WatchedNode,
     WatchedNodeClaim,
     WatchedPod,
     WatchedPoolOrClass,
     updates,
 )
+from relay.watched_room import WatchedBuffer, WatchedRequest
 from shared.api import labels as names
 from shared.api.taints import REPELLING
 from shared.base import hints
@@ -101,6 +101,8 @@ class ChangeDetector:
         """NodeClaims whose node reboots in place."""
         self._buffers: dict[str, Hashable] = {}
         """The version of each CapacityBuffer that Tenon provides."""
+        self._requests: dict[str, Hashable] = {}
+        """The version of each ProvisioningRequest."""
         self._deleting: dict[Resource, set[str]] = {resources.NODES: set(), resources.NODE_CLAIMS: set()}
         self._listed: set[Resource] = set()
         self.unresolved: dict[str, set[str]] = {hints.PODS_UNSCHEDULABLE: set(), hints.NODES_CHANGED: set()}
@@ -135,6 +137,8 @@ class ChangeDetector:
             return set(self._node_claims)
         if resource == resources.CAPACITY_BUFFERS:
             return set(self._buffers)
+        if resource == resources.PROVISIONING_REQUESTS:
+            return set(self._requests)
         return set(self._generations[resource])
 
     def _updated(self, resource: Resource, obj: Watched, *, after_first_list: bool) -> Iterator[ReconcileRequest]:
@@ -147,6 +151,8 @@ class ChangeDetector:
             yield from self._node_claim_updated(obj)
         elif isinstance(obj, WatchedBuffer):
             yield from self._buffer_updated(obj)
+        elif isinstance(obj, WatchedRequest):
+            yield from self._request_updated(obj)
         elif isinstance(obj, WatchedPoolOrClass):
             yield from self._pool_or_class_updated(resource, obj)
 
@@ -170,6 +176,8 @@ class ChangeDetector:
         elif resource == resources.CAPACITY_BUFFERS:
             if self._buffers.pop(key, None) is not None:
                 yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, key)
+        elif resource == resources.PROVISIONING_REQUESTS:
+            self._requests.pop(key, None)  # what was booked for it is removed by the sweeps
         elif self._generations[resource].pop(key, None) is not None:
             yield ReconcileRequest(hints.NODE_POOLS_CHANGED, f"{resource.kind}/{key}")
 
@@ -254,6 +262,12 @@ class ChangeDetector:
         deleting = claim.metadata.deletion_timestamp is not None
         if self._starts_deleting(resources.NODE_CLAIMS, claim.key, deleting=deleting):
             yield ReconcileRequest(hints.NODE_CLAIMS_DELETING, claim.key)
+
+    def _request_updated(self, request: WatchedRequest) -> Iterator[ReconcileRequest]:
+        before = self._requests.get(request.key)
+        self._requests[request.key] = request.version
+        if before != request.version:
+            yield ReconcileRequest(hints.CAPACITY_BUFFERS_CHANGED, request.key)
 
     def _buffer_updated(self, buffer: WatchedBuffer) -> Iterator[ReconcileRequest]:
         before = self._buffers.get(buffer.key)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from relay.watched_room import WatchedBuffer, WatchedRequest
 from shared.api import labels as names
 from shared.api import nodeclaim
-from shared.api.buffer_signals import RENEWED
-from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ApiStruct, LabelSelector, ObjectMeta
 from shared.base.struct import Struct, WireStruct
 from shared.cluster import resources
@@ -297,43 +296,9 @@ class WatchedPoolOrClass(ApiStruct):
         return self.metadata.name
 
 
-class BufferSpec(ApiStruct):
-    """The strategy of a CapacityBuffer."""
-
-    provisioning_strategy: str = ACTIVE_CAPACITY
-
-
-class WatchedBuffer(ApiStruct):
-    """A CapacityBuffer."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: BufferSpec = BufferSpec()
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def is_active(self) -> bool:
-        """Whether Tenon provides it."""
-        return self.spec.provisioning_strategy == ACTIVE_CAPACITY
-
-    @property
-    def version(self) -> tuple[str, int, frozenset[tuple[str, str]]]:
-        """What changes with its spec and with the annotations that say how many chunks are wanted.
-
-        Of times that are renewed while nothing changes, only that they are there.
-        """
-        demand = (
-            (name, "" if name in RENEWED else text)
-            for name, text in self.metadata.annotations.items()
-            if name.startswith(names.OWN_PREFIX)
-        )
-        return self.metadata.uid, self.metadata.generation, frozenset(demand)
-
-
-Watched = WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedBuffer | WatchedPoolOrClass
+Watched = (
+    WatchedPod | WatchedNode | WatchedNodeClaim | WatchedBudget | WatchedBuffer | WatchedRequest | WatchedPoolOrClass
+)
 
 POOL_AND_CLASS_KINDS = (
     resources.NODE_POOLS,
@@ -349,6 +314,7 @@ WATCHED_KINDS: dict[Resource, type[Watched]] = {
     resources.NODE_CLAIMS: WatchedNodeClaim,
     resources.POD_DISRUPTION_BUDGETS: WatchedBudget,
     resources.CAPACITY_BUFFERS: WatchedBuffer,
+    resources.PROVISIONING_REQUESTS: WatchedRequest,
     **dict.fromkeys(POOL_AND_CLASS_KINDS, WatchedPoolOrClass),
 }
 """The watched kinds, and the type that each is decoded into."""

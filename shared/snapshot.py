@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from shared.api.pod_references import POD_SET_MARK
 from shared.base.struct import Struct
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from shared.api.pause import Pause
     from shared.api.pod_group import PodGroup
     from shared.api.pod_references import PodGroupKey
+    from shared.api.provisioning_request import ProvisioningRequest
     from shared.api.quantity import Resources
     from shared.api.storage import (
         CSIDriver,
@@ -52,11 +54,21 @@ class InvalidObject(Struct, kw_only=True):
 
 
 class BufferObjects(Struct, kw_only=True):
-    """A CapacityBuffer with the PodTemplate or workload that it names; both are None if that doesn't exist."""
+    """A CapacityBuffer with the PodTemplate or workload that it names; both are None if that doesn't exist.
+
+    It may stand for the pods of a ProvisioningRequest's ``pod_set`` (its number) that don't exist yet.
+    """
 
     buffer: CapacityBuffer
     pod_template: StoredPodTemplate | None = None
     workload: Scalable | None = None
+    request: ProvisioningRequest | None = None
+    pod_set: int = 0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, for a request ``namespace/name@pod set``: what its chunks' names begin with."""
+        return self.buffer.key if self.request is None else f"{self.buffer.key}{POD_SET_MARK}{self.pod_set}"
 
 
 class Snapshot(Struct, kw_only=True, dict=True):
@@ -65,12 +77,13 @@ class Snapshot(Struct, kw_only=True, dict=True):
     NodePools, EC2NodeClasses and NodeOverlays are the valid ones, legacy kinds converted; the others are ``invalid``.
     NodePools and NodeClaims of other provisioners are left out, their nodes are unmanaged; ``foreign_provider_ids`` are
     their instances, and ``foreign_pools`` say by NodePool who launches its nodes. ``capacity_buffers`` are those that
-    Tenon provides. ``taken_at`` is the time (UTC) before the first object was read. ``pause`` is the whole cluster's;
-    those of NodePools are annotations. ``cluster_limits`` hold for the nodes of all NodePools together.
-    ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each with the end of its shift: nothing
-    is launched or disrupted there. ``last_hour`` is what NodePools launched and removed, for their hourly limits.
-    ``growth`` are pods that are expected: nodes that are launched for pods have room for them too. ``pod_groups`` are
-    the PodGroups of pods that wait for a node, and Kubernetes' own ones of pods that run.
+    Tenon provides, and the room that ProvisioningRequests want. ``taken_at`` is the time (UTC) before the first object
+    was read. ``pause`` is the whole cluster's; those of NodePools are annotations. ``cluster_limits`` hold for the
+    nodes of all NodePools together. ``shifted_zones`` are the zones (by name) that traffic is shifted away from, each
+    with the end of its shift: nothing is launched or disrupted there. ``last_hour`` is what NodePools launched and
+    removed, for their hourly limits. ``growth`` are pods that are expected: nodes that are launched for pods have room
+    for them too. ``pod_groups`` are the PodGroups of pods that wait for a node, and Kubernetes' own ones of pods that
+    run; each ProvisioningRequest is one of the pods that it waits for.
     """
 
     taken_at: datetime

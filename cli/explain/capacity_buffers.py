@@ -30,7 +30,7 @@ def explain(observed: ObservedCluster, key: str) -> Explanation:
     Raises:
         UsageError: there is no such CapacityBuffer with active capacity.
     """
-    buffers = {b.objects.buffer.key: b for b in resolved_buffers(observed.snapshot)}
+    buffers = {b.objects.key: b for b in resolved_buffers(observed.snapshot) if b.objects.request is None}
     resolved = buffers.get(key)
     if resolved is None:
         raise UsageError(

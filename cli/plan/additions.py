@@ -95,7 +95,7 @@ def _check_new(observed: ObservedCluster, by_kind: dict[str, list[Raw]], path: P
 
 def _joined(before: Snapshot, added: Snapshot) -> Snapshot:
     """The snapshot with the added objects, in place of those with the same name."""
-    buffers = {b.buffer.key: b for b in (*before.capacity_buffers, *added.capacity_buffers)}
+    buffers = {b.key: b for b in (*before.capacity_buffers, *added.capacity_buffers)}
     return with_fields(
         before,
         pods=(*before.pods, *added.pods),

@@ -262,8 +262,8 @@ def _without_launched(snapshot: Snapshot, launches: Decision) -> tuple[BufferObj
     remaining = []
     for resolved in resolved_buffers(snapshot):
         objects, buffer = resolved.objects, resolved.objects.buffer
-        if launched[buffer.key]:
-            chunks = resolved.chunks - launched[buffer.key]
+        if launched[objects.key]:
+            chunks = resolved.chunks - launched[objects.key]
             spec = with_fields(buffer.spec, replicas=chunks, percentage=None, limits=None)
             objects = with_fields(objects, buffer=with_fields(buffer, spec=spec))
         remaining.append(objects)

@@ -11,8 +11,15 @@ from shared.api.meta import ApiStruct
 
 KUBERNETES, COSCHEDULING, VOLCANO = "scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh"
 """The API groups that have a kind PodGroup."""
+PROVISIONING_REQUEST = "autoscaling.x-k8s.io"
+"""The API group of ProvisioningRequests, whose pods that don't exist yet are one PodGroup."""
+REQUEST_MARK = "#"
+"""Before the request's name, as the name of the PodGroup of such a pod: no PodGroup's name can begin with it."""
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+
+POD_SET_MARK = "@"
+"""Before the number of a ProvisioningRequest's pod set, in the names of these pods."""
 
 
 class PodGroupKey(NamedTuple):
@@ -24,7 +31,8 @@ class PodGroupKey(NamedTuple):
 
     def __str__(self) -> str:
         """For messages."""
-        return f"PodGroup {self.namespace}/{self.name}"
+        kind = "ProvisioningRequest" if self.api_group == PROVISIONING_REQUEST else "PodGroup"
+        return f"{kind} {self.namespace}/{self.name}"
 
 
 class SchedulingGate(ApiStruct):

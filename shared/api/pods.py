@@ -16,6 +16,8 @@ from shared.api.pod_references import (
     COSCHEDULING,
     COSCHEDULING_LABEL,
     KUBERNETES,
+    PROVISIONING_REQUEST,
+    REQUEST_MARK,
     VOLCANO,
     VOLCANO_ANNOTATIONS,
     PodGroupKey,
@@ -249,6 +251,8 @@ def pod_group_key(pod: Pod) -> PodGroupKey | None:
     """
     metadata, group = pod.metadata, pod.spec.scheduling_group
     namespace = metadata.namespace or "default"
+    if group is not None and group.pod_group_name.startswith(REQUEST_MARK):
+        return PodGroupKey(PROVISIONING_REQUEST, namespace, group.pod_group_name.removeprefix(REQUEST_MARK))
     if group is not None and group.pod_group_name:
         return PodGroupKey(KUBERNETES, namespace, group.pod_group_name)
     if name := metadata.labels.get(COSCHEDULING_LABEL):

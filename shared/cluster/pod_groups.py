@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.api.pod_group import StoredPodGroup, missing
-from shared.api.pod_references import COSCHEDULING, KUBERNETES, VOLCANO
+from shared.api.pod_references import COSCHEDULING, KUBERNETES, PROVISIONING_REQUEST, VOLCANO
 from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.cluster import listing, resources
 from shared.cluster.errors import ForbiddenError, NotFoundError
@@ -25,8 +25,9 @@ RESOURCES = {
     KUBERNETES: resources.POD_GROUPS,
     COSCHEDULING: resources.COSCHEDULING_POD_GROUPS,
     VOLCANO: resources.VOLCANO_POD_GROUPS,
+    PROVISIONING_REQUEST: resources.PROVISIONING_REQUESTS,
 }
-"""By API group."""
+"""By API group; ProvisioningRequests are read with the room that they want (provisioning_requests)."""
 MOST = 100
 """As many PodGroups are read for a decision, the first that are given; the others are read for a later one."""
 _LATER = "other PodGroups are looked at first"

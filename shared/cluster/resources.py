@@ -77,6 +77,18 @@ CAPACITY_BUFFERS_V1ALPHA1 = Resource(
 )
 CAPACITY_BUFFER_VERSIONS = (CAPACITY_BUFFERS, CAPACITY_BUFFERS_V1ALPHA1)
 """A cluster may serve only the older one."""
+PROVISIONING_REQUESTS = Resource(
+    group="autoscaling.x-k8s.io", plural="provisioningrequests", kind="ProvisioningRequest", namespaced=True
+)
+PROVISIONING_REQUESTS_V1BETA1 = Resource(
+    group="autoscaling.x-k8s.io",
+    version="v1beta1",
+    plural="provisioningrequests",
+    kind="ProvisioningRequest",
+    namespaced=True,
+)
+PROVISIONING_REQUEST_VERSIONS = (PROVISIONING_REQUESTS, PROVISIONING_REQUESTS_V1BETA1)
+"""The same."""
 POD_GROUPS = Resource(
     group="scheduling.k8s.io", version="v1beta1", plural="podgroups", kind="PodGroup", namespaced=True
 )
@@ -116,6 +128,8 @@ ALL = (
     NODE_OVERLAYS,
     CAPACITY_BUFFERS,
     CAPACITY_BUFFERS_V1ALPHA1,
+    PROVISIONING_REQUESTS,
+    PROVISIONING_REQUESTS_V1BETA1,
     POD_GROUPS,
     COSCHEDULING_POD_GROUPS,
     VOLCANO_POD_GROUPS,

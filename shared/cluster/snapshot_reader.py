@@ -25,6 +25,7 @@ lacks is therefore asked for by name, as a list of one, which kube-apiserver rea
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared.api import decode, nodeclaim, nodeclass, nodepool
@@ -37,6 +38,7 @@ from shared.api.limit_range import LimitRange
 from shared.api.nodeclass import EC2NodeClass
 from shared.api.nodepool import NodePool
 from shared.api.pods import is_daemon, pod_group_key
+from shared.api.provisioning_request import ProvisioningRequest
 from shared.api.storage import (
     CSIDriver,
     CSINode,
@@ -48,10 +50,11 @@ from shared.api.storage import (
 from shared.base import runtime
 from shared.base.runtime import in_threads
 from shared.base.struct import with_fields
-from shared.cluster import capacity_buffers, listing, node_class_groups, pod_groups, resources
-from shared.cluster.errors import NotFoundError, UnavailableError
+from shared.cluster import capacity_buffers, listing, node_class_groups, pod_groups, provisioning_requests, resources
+from shared.cluster.errors import ForbiddenError, NotFoundError, UnavailableError
 from shared.cluster.listing import ObjectList
 from shared.cluster.node_class_groups import NodeClaimList
+from shared.cluster.provisioning_requests import RequestedRoom
 from shared.cluster.watched_objects import NodeCache, PodCache
 from shared.snapshot import BufferObjects, InvalidObject, Snapshot
 
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from shared.api.kubernetes import Pod
     from shared.api.node_overlay import NodeOverlay
     from shared.api.nodeclaim import NodeClaim
+    from shared.api.pod_group import PodGroup
     from shared.api.pod_references import PodGroupKey
     from shared.api.quantity import Resources
     from shared.cluster.client import Client
@@ -73,6 +77,8 @@ _MAX_UNLISTED = 100
 _MAX_NODES_OF_PODS = 5
 """As many nodes that only pods name: pods outlive a deleted node for a minute."""
 
+_LOOKED_FOR = timedelta(minutes=5)
+"""How long a kind that the cluster doesn't have is taken to be missing."""
 _INCOMPLETE = "IncompleteList"
 
 T = TypeVar("T")
@@ -123,7 +129,11 @@ class SnapshotReader:
         overlays, invalid_overlays = convert_node_overlays(list_raw(self.client, resources.NODE_OVERLAYS))
         invalid.extend(invalid_overlays)
         buffers, invalid_buffers = self._capacity_buffers()
-        invalid.extend(invalid_buffers)
+        requests, invalid_requests = list_provisioning_requests(self.client)
+        invalid.extend((*invalid_buffers, *invalid_requests))
+        requested = RequestedRoom()
+        if requests:
+            requested = provisioning_requests.wanted_room(self.client, requests, pods.objects, now=now)
         csi_nodes = list_all(resources.CSI_NODES, CSINode)
         daemon_sets = list_all(resources.DAEMON_SETS, DaemonSet)
         _require_pods(pods.objects, daemon_sets)
@@ -145,8 +155,8 @@ class SnapshotReader:
             csi_drivers=list_all(resources.CSI_DRIVERS, CSIDriver) if _drivers_differ(csi_nodes) else (),
             volume_attachments=list_all(resources.VOLUME_ATTACHMENTS, VolumeAttachment),
             pod_disruption_budgets=list_all(resources.POD_DISRUPTION_BUDGETS, PodDisruptionBudget),
-            capacity_buffers=buffers,
-            pod_groups=pod_groups.read(self.client, groups) if (groups := _groups(pods.objects)) else {},
+            capacity_buffers=(*buffers, *requested.buffers),
+            pod_groups={**self._pod_groups(pods.objects), **requested.pod_groups},
             invalid=tuple(invalid),
             foreign_provider_ids=claims.foreign_provider_ids,
             foreign_pools=node_class_groups.foreign_pools(raw_pools),
@@ -184,6 +194,10 @@ class SnapshotReader:
             return (), listed.invalid
         buffers, invalid = capacity_buffers.with_references(self.client, listed.objects)
         return buffers, (*listed.invalid, *invalid)
+
+    def _pod_groups(self, pods: Iterable[Pod]) -> Mapping[PodGroupKey, PodGroup]:
+        groups = _groups(pods)
+        return pod_groups.read(self.client, groups) if groups else {}
 
     def node_claims(self, *, fields: str = "") -> NodeClaimList:
         """The NodeClaims now, or those that the field selector selects; none if the cluster doesn't have the kind."""
@@ -293,6 +307,29 @@ def list_if_kind_exists(client: Client, resource: Resource, kind: type[T]) -> Ob
 def list_node_pools(client: Client) -> tuple[NodePool, ...]:
     """The valid NodePools, legacy ones converted."""
     return convert_node_pools(list_raw(client, resources.NODE_POOLS, resources.PROVISIONERS))[0]
+
+
+def list_provisioning_requests(
+    client: Client,
+) -> tuple[tuple[ProvisioningRequest, ...], tuple[InvalidObject, ...]]:
+    """The ProvisioningRequests that nodes are launched or kept for, and the invalid ones.
+
+    Few clusters have the kind: in a warm process it is looked for every five minutes.
+    """
+    looked: dict[str, datetime] = runtime.cached("cluster:no-provisioning-requests", dict)
+    now = runtime.now()
+    if "until" in looked and now < looked["until"]:
+        return (), ()
+    for resource in resources.PROVISIONING_REQUEST_VERSIONS:
+        try:
+            listed = listing.list_objects(client, resource, ProvisioningRequest)
+            break
+        except (NotFoundError, ForbiddenError):  # rights of the cluster may be older than this function
+            continue
+    else:
+        looked["until"] = now + _LOOKED_FOR
+        return (), ()
+    return tuple(r for r in listed.objects if r.is_served and not r.has_ended), listed.invalid
 
 
 def list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from shared.api.kubernetes import NodeSelectorRequirement
 from shared.api.meta import ObjectMeta, OwnerReference, is_true
 from shared.api.nodeclaim import NodeClaim, NodeClaimSpec, ResourceRequests
 from shared.api.nodeclass import EC2NodeClass
+from shared.api.pod_references import POD_SET_MARK
 from shared.api.quantity import add, format_resources, largest, parse_resources
 from shared.api.standby import WARMING
 from shared.api.taints import PODS_NOT_NOMINATED
@@ -28,7 +29,7 @@ from shared.cluster import resources, writes
 from shared.scheduling.nominations import planned_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aws_lambda_powertools import Logger
 
@@ -226,11 +227,16 @@ def _annotations(planned: PlannedNodeClaim, pool: NodePool, node_class: NodeClas
         names.NODECLASS_HASH: hash_node_class(node_class),
         names.NODECLASS_HASH_VERSION: NODECLASS_HASH_VERSION,
         names.LAUNCH_GROUP: launch_group,
-        names.PLANNED_PODS: planned_pods.planned_pods_annotation(planned.pods),
+        names.PLANNED_PODS: planned_pods.planned_pods_annotation((*planned.pods, *_requested(planned.chunks))),
     }
     if planned.min_values_relaxed:
         annotations[names.MIN_VALUES_RELAXED] = "true"
     return annotations
+
+
+def _requested(chunks: Iterable[str]) -> Iterator[str]:
+    """The chunks that are pods of a ProvisioningRequest: nodes for a part of it are given back."""
+    return (chunk for chunk in chunks if POD_SET_MARK in chunk)
 
 
 def _single_values(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from shared.cluster import listing, resources
 from shared.cluster.connect import connect
 from shared.cluster.events import recorder
 from shared.cluster.lease import hold
-from shared.cluster.snapshot_reader import cached_reader, list_node_pools, read_snapshot
+from shared.cluster.snapshot_reader import cached_reader, list_node_pools, list_provisioning_requests, read_snapshot
 from shared.instance_types import catalog_store
 from shared.instance_types.catalog_store import CatalogMissingError
 from shared.instance_types.overlays import node_price
@@ -222,7 +222,7 @@ def _create_planned(provisioning: Provisioning, round_: Round) -> Round:
 
 
 def _is_idle(client: Client) -> bool:
-    """Whether no pod is pending, no node is leaving or to be launched, and no NodePool or buffer keeps nodes.
+    """Whether no pod is pending, no node is leaving or to be launched, and nothing else keeps nodes.
 
     Raises:
         ApiError: the API server can't be read.
@@ -239,7 +239,8 @@ def _is_idle(client: Client) -> bool:
         return False
     if any(_keeps_nodes(pool) for pool in list_node_pools(client)):
         return False
-    return not listing.list_served(client, resources.CAPACITY_BUFFER_VERSIONS, CapacityBuffer).objects
+    buffers = listing.list_served(client, resources.CAPACITY_BUFFER_VERSIONS, CapacityBuffer).objects
+    return not (buffers or list_provisioning_requests(client)[0])
 
 
 def _keeps_nodes(pool: NodePool) -> bool:

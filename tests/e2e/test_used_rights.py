@@ -39,6 +39,7 @@ _AFTER_CONFLICTS = {
     *((name, "get", "", "nodes") for name in ("lifecycle", "nodegroups")),
     *(("lifecycle", "get", "karpenter.sh", resource) for resource in ("nodeclaims", "nodeoverlays")),
     *((name, "get", "autoscaling.x-k8s.io", "capacitybuffers") for name in ("lifecycle", "buffers")),
+    ("lifecycle", "get", "autoscaling.x-k8s.io", "provisioningrequests"),
 }
 """Objects are read again after a write that met another writer's (shared/cluster/writes.py)."""
 EVENT_WRITERS = cluster_manifests.RULES.keys() & (set(function_sizes.ALL) - {function_sizes.RELAY})
@@ -91,7 +92,17 @@ _WHERE_PODS_ARE_GANGS = {
     for group in (COSCHEDULING, KUBERNETES, VOLCANO)
 }
 """PodGroups that pods without a node name (test_gangs.py, tests/real/test_gangs.py)."""
+_WITH_A_QUEUE = {
+    *(
+        (function, "list", "autoscaling.x-k8s.io", "provisioningrequests")
+        for function in ("provisioner", "disruption", "interruption", "lifecycle", "nodegroups", "relay")
+    ),
+    ("relay", "watch", "autoscaling.x-k8s.io", "provisioningrequests"),
+    ("lifecycle", "patch", "autoscaling.x-k8s.io", "provisioningrequests/status"),
+}
+"""Where a queue such as Kueue brought ProvisioningRequests (test_provisioning_requests.py)."""
 RARE = {
+    *_WITH_A_QUEUE,
     *_WHERE_DRIVERS_DIFFER,
     *_WHERE_PODS_ARE_GANGS,
     *_WHERE_DEVICES_ARE_WAITED_FOR,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from functions.lifecycle.statuses import provisioning_request_status
+from functions.lifecycle.statuses.chunk_room import chunk_room, decide
 from shared.api.capacity_buffer import (
     PROVISIONING,
     READY_FOR_PROVISIONING,
@@ -17,22 +19,17 @@ from shared.api.capacity_buffer import (
 )
 from shared.api.meta import with_condition
 from shared.base.plurals import plural
-from shared.base.struct import Struct, with_fields
+from shared.base.struct import with_fields
 from shared.cluster import resources, writes
-from shared.disruption.simulated_scheduling import initialized_node_names
-from shared.instance_types.provider import InstanceTypeCache
-from shared.launch.resolved_node_pools import LaunchConditions, resolve_node_pools
-from shared.scheduling.buffers.chunks import buffer_of, resolved_buffers
-from shared.scheduling.decision import Problem
-from shared.scheduling.scheduler import schedule, schedule_on_existing_nodes
+from shared.scheduling.buffers.chunks import resolved_buffers
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from functions.lifecycle.context import ReconcileContext
+    from functions.lifecycle.statuses.chunk_room import ChunkRoom
     from shared.api.capacity_buffer import CapacityBuffer
     from shared.scheduling.buffers.chunks import ResolvedBuffer
-    from shared.scheduling.decision import Decision
     from shared.snapshot import Snapshot
 
 FITS_EXISTING_CAPACITY = "FitsExistingCapacity"
@@ -41,48 +38,16 @@ NOT_READY_FOR_PROVISIONING = "NotReadyForProvisioning"
 BUFFER_EMPTY = "BufferEmpty"
 
 
-class ChunkRoom(Struct, kw_only=True):
-    """How many chunks of one buffer fit on initialized nodes, and on nodes that are coming; why others fit nowhere."""
-
-    fitting: int = 0
-    coming: int = 0
-    unschedulable: int = 0
-    why: str = ""
-
-
 def write_statuses(context: ReconcileContext, snapshot: Snapshot) -> None:
-    """Write the status of every CapacityBuffer that Tenon provides."""
-    decision = _decide(context, snapshot)
-    for resolved in resolved_buffers(snapshot):
-        room = chunk_room(resolved.objects.buffer, decision, snapshot)
-        context.attempt(resolved.objects.buffer.ref, partial(_write_status, context, resolved, room))
-
-
-def _decide(context: ReconcileContext, snapshot: Snapshot) -> Decision:
-    """Where the chunks are now; without a catalog, nothing is known about new nodes."""
-    catalog = context.catalog()
-    if catalog is None:
-        return schedule_on_existing_nodes(snapshot)
-    cache = InstanceTypeCache.of(context.runtime)
-    pools = resolve_node_pools(
-        snapshot, snapshot.node_classes, catalog, LaunchConditions(), cache=cache, now=context.now
-    )
-    return schedule(Problem(snapshot=snapshot, instance_types=pools.instance_types, not_ready=pools.not_ready))
-
-
-def chunk_room(buffer: CapacityBuffer, decision: Decision, snapshot: Snapshot) -> ChunkRoom:
-    """Where the decision has room for the buffer's chunks."""
-    initialized = initialized_node_names(snapshot)
-    by_node = {
-        name: sum(buffer_of(chunk) == buffer.key for chunk in chunks) for name, chunks in decision.chunks.items()
-    }
-    errors = [error for chunk, error in sorted(decision.chunk_errors.items()) if buffer_of(chunk) == buffer.key]
-    return ChunkRoom(
-        fitting=sum(count for name, count in by_node.items() if name in initialized),
-        coming=sum(count for name, count in by_node.items() if name not in initialized),
-        unschedulable=len(errors),
-        why=errors[0].message if errors else "",
-    )
+    """Write the status of every CapacityBuffer that Tenon provides, and of every ProvisioningRequest."""
+    decision = decide(context, snapshot)
+    buffers = resolved_buffers(snapshot)
+    rooms = {resolved.objects.key: chunk_room(resolved.objects.key, decision, snapshot) for resolved in buffers}
+    provisioning_request_status.write_statuses(context, buffers, rooms)
+    for resolved in buffers:
+        if resolved.objects.request is None:
+            room = rooms[resolved.objects.key]
+            context.attempt(resolved.objects.buffer.ref, partial(_write_status, context, resolved, room))
 
 
 def status(resolved: ResolvedBuffer, room: ChunkRoom, *, now: datetime) -> CapacityBufferStatus:

@@ -53,8 +53,8 @@ _SNAPSHOT: tuple[Rule, ...] = (
     ("storage.k8s.io", ("csidrivers", "csinodes", "storageclasses", "volumeattachments"), ("list",)),
     ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list",)),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list",)),
-    # CapacityBuffers, and by name the pod templates and workloads that they refer to.
-    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list",)),
+    # CapacityBuffers and ProvisioningRequests, and by name the pod templates and workloads that they refer to.
+    ("autoscaling.x-k8s.io", ("capacitybuffers", "provisioningrequests"), ("list",)),
     ("", ("podtemplates",), ("get",)),
     ("apps", ("deployments", "replicasets", "statefulsets"), ("get",)),
     # The PodGroups of pods that wait for a node: Kubernetes' own, the coscheduling plugin's, Volcano's.
@@ -78,8 +78,8 @@ RELAY_RULES: tuple[Rule, ...] = (
     ("policy", ("poddisruptionbudgets",), ("list", "watch")),
     ("karpenter.sh", ("nodeclaims", "nodeoverlays", "nodepools", "provisioners"), ("list", "watch")),
     ("karpenter.k8s.aws", ("awsnodetemplates", "ec2nodeclasses"), ("list", "watch")),
-    # A changed buffer, or a pod that takes its room, is a hint to buy the room again.
-    ("autoscaling.x-k8s.io", ("capacitybuffers",), ("list", "watch")),
+    # A changed buffer, or a pod that takes its room, is a hint to buy the room again; so is a new request.
+    ("autoscaling.x-k8s.io", ("capacitybuffers", "provisioningrequests"), ("list", "watch")),
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -115,9 +115,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ("karpenter.k8s.aws", ("awsnodetemplates/status", "ec2nodeclasses/status"), ("patch",)),
         # Which extended resources drivers of dynamic resource allocation provide, where a node waits for one.
         ("resource.k8s.io", ("deviceclasses", "resourceslices"), ("list",)),
-        # How much of a buffer's room is there; it is read again after a conflict.
-        ("autoscaling.x-k8s.io", ("capacitybuffers",), ("get",)),
-        ("autoscaling.x-k8s.io", ("capacitybuffers/status",), ("patch",)),
+        # How much of the room of a buffer or a request is there; they are read again after a conflict.
+        ("autoscaling.x-k8s.io", ("capacitybuffers", "provisioningrequests"), ("get",)),
+        ("autoscaling.x-k8s.io", ("capacitybuffers/status", "provisioningrequests/status"), ("patch",)),
     ),
     function_sizes.DISRUPTION: (
         *_SNAPSHOT,

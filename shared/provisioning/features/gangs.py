@@ -21,12 +21,15 @@ import msgspec
 from shared.api import labels as names
 from shared.api import nodeclaim
 from shared.api.meta import EventReason, ObjectRef, decode_annotation, is_true
+from shared.api.pod_references import PROVISIONING_REQUEST
 from shared.api.pods import is_daemon, is_mirror, pod_group_key
 from shared.base.plurals import plural
 from shared.base.runtime import KUBERNETES_THREADS, in_threads
 from shared.base.struct import Struct, with_fields
 from shared.cluster import pod_groups, resources, writes
 from shared.provisioning.round import Feature
+from shared.scheduling.buffers.chunk_placement import PODS_FIRST
+from shared.scheduling.buffers.chunks import chunk_pods
 from shared.scheduling.decision import UnschedulableReason
 from shared.scheduling.gangs import counts
 from shared.scheduling.nominations.planned_pods import planned_pods
@@ -99,7 +102,7 @@ class Gangs(Feature, kw_only=True):
             return round_
         members = _members(round_.snapshot)
         for key, claims in self.given_back.items():
-            errors = round_.decision.pod_errors
+            errors = _errors(round_.decision)
             why = next((errors[pod].message for pod in sorted(members[key]) if pod in errors), "")
             self._report(key, claims, why, now=round_.now)
             in_threads(self._delete, claims, threads=KUBERNETES_THREADS)
@@ -133,17 +136,27 @@ def gangs(provisioning: Provisioning, round_: Round) -> Gangs:
 
 
 def _members(snapshot: Snapshot) -> dict[PodGroupKey, set[str]]:
-    """The pods (namespace/name) without a node of each gang."""
+    """The pods (namespace/name) without a node of each gang, and those of ProvisioningRequests."""
     members: dict[PodGroupKey, set[str]] = {key: set() for key in snapshot.pod_groups}
     for pod in snapshot.pods:
         if not pod.spec.node_name and (key := pod_group_key(pod)) in members and key is not None:
             members[key].add(pod.key)
+    if any(key.api_group == PROVISIONING_REQUEST for key in members):
+        for chunk in chunk_pods(snapshot).values():
+            if (key := pod_group_key(chunk)) in members and key is not None:
+                members[key].add(chunk.key)
     return members
+
+
+def _errors(decision: Decision) -> Mapping[str, UnschedulableReason]:
+    """Why pods and chunks have no place; chunks that wait until pods have their nodes may still get one."""
+    waiting = {chunk: why for chunk, why in decision.chunk_errors.items() if why is not PODS_FIRST}
+    return {**waiting, **decision.pod_errors} if waiting else decision.pod_errors
 
 
 def _cut(members: Mapping[PodGroupKey, Collection[str]], round_: Round) -> set[PodGroupKey]:
     """The gangs of which fewer pods run or have a place than are needed at once."""
-    snapshot, errors = round_.snapshot, round_.decision.pod_errors
+    snapshot, errors = round_.snapshot, _errors(round_.decision)
     running = Counter(pod_group_key(pod) for pod in snapshot.pods if pod.spec.node_name and counts(pod))
     return {
         key
@@ -159,19 +172,23 @@ def _used_nodes(snapshot: Snapshot) -> set[str]:
 
 def _without(decision: Decision, cut: Mapping[str, PodGroupKey]) -> Decision:
     """The decision without what it launches for these pods alone; those that lose their place get a reason."""
-    dropped = [claim for claim in decision.new_node_claims if claim.pods and cut.keys() >= set(claim.pods)]
+    dropped = [
+        claim
+        for claim in decision.new_node_claims
+        if (planned := {*claim.pods, *claim.chunks}) and cut.keys() >= planned
+    ]
     if not dropped:
         return decision
     dropped_ids = set(map(id, dropped))
-    errors = {
-        pod: UnschedulableReason(message=f"{cut[pod]}: another of its pods has no place; no node is launched for it")
-        for claim in dropped
-        for pod in claim.pods
-    }
+
+    def why(pod: str) -> UnschedulableReason:
+        return UnschedulableReason(message=f"{cut[pod]}: another of its pods has no place; no node is launched for it")
+
     return with_fields(
         decision,
         new_node_claims=tuple(c for c in decision.new_node_claims if id(c) not in dropped_ids),
-        pod_errors={**errors, **decision.pod_errors},
+        pod_errors={**{pod: why(pod) for claim in dropped for pod in claim.pods}, **decision.pod_errors},
+        chunk_errors={**{pod: why(pod) for claim in dropped for pod in claim.chunks}, **decision.chunk_errors},
     )
 
 

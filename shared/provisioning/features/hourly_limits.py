@@ -89,16 +89,15 @@ class HourlyLimits(Feature, kw_only=True):
             return decision
         launched = set(map(id, allowed))
         held = [claim for claim in tried if id(claim) not in launched]
-        errors = {
-            pod: UnschedulableReason(message=f"unschedulable: {self.problems[claim.node_pool]}")
-            for claim in held
-            for pod in claim.pods
-        }
+        why = {pool: UnschedulableReason(message=f"unschedulable: {text}") for pool, text in self.problems.items()}
+        errors = {pod: why[claim.node_pool] for claim in held for pod in claim.pods}
+        chunk_errors = {chunk: why[claim.node_pool] for claim in held for chunk in claim.chunks}
         held_ids = set(map(id, held))
         return with_fields(
             decision,
             new_node_claims=tuple(c for c in decision.new_node_claims if id(c) not in held_ids),
             pod_errors={**decision.pod_errors, **errors},
+            chunk_errors={**decision.chunk_errors, **chunk_errors},
         )
 
     def _count_removals(self, round_: Round, decision: Decision) -> None:

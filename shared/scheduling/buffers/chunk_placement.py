@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _MOST_PODS_TOGETHER = 20_000
 """Up to this many pods that need new nodes are planned together with chunks: that is a second plan for them. Beyond,
 the chunks wait for the next decision."""
-_PODS_FIRST = UnschedulableReason(message="pods that are pending need new nodes first")
+PODS_FIRST = UnschedulableReason(message="pods that are pending need new nodes first")
 
 
 def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: Snapshot) -> tuple[Placement, Placement]:
@@ -57,7 +57,7 @@ def place(plan: Place, state_nodes: StateNodes, pods: Sequence[Pod], snapshot: S
         together = plan(nodes, [*on_new_nodes, *chunks.values(), *expected.values()])
         if together.errors.keys() <= chunks.keys() | expected.keys():
             return _combined(alone, _without(together, expected), chunks)
-    return alone, Placement(errors=dict.fromkeys(sorted(chunks), _PODS_FIRST))
+    return alone, Placement(errors=dict.fromkeys(sorted(chunks), PODS_FIRST))
 
 
 def _without(placement: Placement, expected: Collection[str]) -> Placement:

@@ -1,5 +1,7 @@
 """The chunks of CapacityBuffers: how many each buffer has, and the virtual pods that stand for them.
 
+Pods of ProvisioningRequests that don't exist yet are chunks too, all those of a request in one PodGroup.
+
 A chunk is the room of one pod of the buffer's template. Its virtual pod exists only in a decision; its name has a
 character that no pod's name can have. What is resolved here follows from the objects alone. The status of a buffer
 reports it and is never read, so a decision doesn't wait until the status was written.
@@ -9,21 +11,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from shared.api import labels as names
 from shared.api.capacity_buffer import MAX_CHUNKS
-from shared.api.kubernetes import Pod
+from shared.api.kubernetes import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodTemplate,
+)
 from shared.api.meta import EventReason, ObjectMeta
+from shared.api.pod_references import COSCHEDULING_LABEL, REQUEST_MARK, VOLCANO_ANNOTATIONS, PodSchedulingGroup
 from shared.api.pods import spec_requests
 from shared.api.quantity import QuantityError, parse_resources
 from shared.api.validation.capacity_buffer import validate_capacity_buffer
-from shared.base.struct import Struct
+from shared.base.struct import Struct, with_fields
 from shared.scheduling.buffers import demand
 from shared.scheduling.rules.limit_ranges import admitted, container_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from shared.api.capacity_buffer import CapacityBufferSpec
-    from shared.api.kubernetes import PodTemplate
+    from shared.api.kubernetes import Node
+    from shared.api.provisioning_request import ProvisioningRequest
     from shared.api.quantity import Resources
     from shared.scheduling.buffers.demand import Demand
     from shared.snapshot import BufferObjects, Snapshot
@@ -57,11 +70,12 @@ class ResolvedBuffer(Struct, kw_only=True, eq=False):
         """The virtual pods of the chunks."""
         if self.template is None:
             return
-        buffer, template = self.objects.buffer, self.template
+        key, template = self.objects.key, self.template
+        namespace, _, name = key.partition("/")
         for number in range(self.chunks):
             metadata = ObjectMeta(
-                name=f"{buffer.metadata.name}{SEPARATOR}{number}",
-                namespace=buffer.metadata.namespace,
+                name=f"{name}{SEPARATOR}{number}",
+                namespace=namespace,
                 labels=template.metadata.labels,
                 annotations=template.metadata.annotations,
             )
@@ -69,7 +83,7 @@ class ResolvedBuffer(Struct, kw_only=True, eq=False):
 
 
 def buffer_of(chunk: str) -> str:
-    """The buffer (namespace/name) of a chunk's key."""
+    """The buffer of a chunk's key, as ``BufferObjects.key``."""
     return chunk.partition(SEPARATOR)[0]
 
 
@@ -77,7 +91,7 @@ def resolved_buffers(snapshot: Snapshot) -> tuple[ResolvedBuffer, ...]:
     """The buffers that Tenon provides, by key."""
 
     def resolve_all() -> tuple[ResolvedBuffer, ...]:
-        ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.buffer.key)
+        ordered = sorted(snapshot.capacity_buffers, key=lambda objects: objects.key)
         return tuple(resolve(objects, snapshot) for objects in ordered)
 
     return snapshot.derive("resolved_buffers", resolve_all)
@@ -111,9 +125,43 @@ def resolve(objects: BufferObjects, snapshot: Snapshot) -> ResolvedBuffer:
     except QuantityError as error:
         return ResolvedBuffer(objects=objects, reason=RESOLUTION_FAILED, message=str(error))
     template = type(template)(metadata=template.metadata, spec=spec)
+    if objects.request is not None:
+        template = _of_request(template, objects.request, snapshot)
     most = min(most, MAX_CHUNKS)
     chunks = demand.wanted(most, demands)
     return ResolvedBuffer(objects=objects, chunks=chunks, most=most, demands=demands, template=template)
+
+
+def _of_request(template: PodTemplate, request: ProvisioningRequest, snapshot: Snapshot) -> PodTemplate:
+    """The template of pods that are planned all together, and on nodes that exist unless the request buys others."""
+    metadata = with_fields(
+        template.metadata,
+        labels={key: value for key, value in template.metadata.labels.items() if key != COSCHEDULING_LABEL},
+        annotations={k: v for k, v in template.metadata.annotations.items() if k not in VOLCANO_ANNOTATIONS},
+    )
+    group = PodSchedulingGroup(pod_group_name=f"{REQUEST_MARK}{request.metadata.name}")
+    spec = with_fields(template.spec, scheduling_group=group)
+    if not request.buys:
+        spec = with_fields(spec, affinity=_on_nodes(spec.affinity, snapshot.nodes))
+    return PodTemplate(metadata=metadata, spec=spec)
+
+
+def _on_nodes(affinity: Affinity | None, nodes: Iterable[Node]) -> Affinity:
+    """The affinity, and to one of these nodes."""
+    hostnames = [node.metadata.labels.get(names.HOSTNAME, node.metadata.name) for node in nodes]
+    one_of_them = NodeSelectorRequirement(key=names.HOSTNAME, operator="In", values=hostnames or [""])
+    affinity = affinity or Affinity()
+    of_nodes = affinity.node_affinity or NodeAffinity()
+    required = of_nodes.required_during_scheduling_ignored_during_execution
+    terms = required.node_selector_terms if required is not None else [NodeSelectorTerm()]
+    selector = NodeSelector(
+        node_selector_terms=[
+            with_fields(term, match_expressions=[*term.match_expressions, one_of_them]) for term in terms
+        ]
+    )
+    return with_fields(
+        affinity, node_affinity=with_fields(of_nodes, required_during_scheduling_ignored_during_execution=selector)
+    )
 
 
 def chunk_count(spec: CapacityBufferSpec, requests: Resources, workload_replicas: int | None) -> int:

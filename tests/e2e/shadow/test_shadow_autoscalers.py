@@ -191,10 +191,11 @@ def test_every_right_of_its_clusterrole_is_used(cluster: ShadowCluster) -> None:
     }
     unused = granted - cluster.control_plane.rbac.uses
     # Pods and nodes are watched in large clusters; workloads are read where CapacityBuffers name them, PodGroups where
-    # pods do, CSIDrivers where nodes differ in their drivers.
+    # pods do, CSIDrivers where nodes differ in their drivers, ProvisioningRequests where a queue brought the kind.
     assert {(use.verb, use.resource) for use in unused} == {
         ("watch", "pods"),
         ("watch", "nodes"),
         ("list", "csidrivers"),
+        ("list", "provisioningrequests"),
         *(("get", kind) for kind in ("podtemplates", "deployments", "replicasets", "statefulsets", "podgroups")),
     }

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from relay.change_detection import ChangeDetector, ReconcileRequest
 from relay.watched_kinds import (
-    BufferSpec,
     KindListed,
     NodeClaimStatus,
     NodeSpec,
@@ -22,7 +21,6 @@ from relay.watched_kinds import (
     PodSpec,
     PodStatus,
     Watched,
-    WatchedBuffer,
     WatchedCondition,
     WatchedNode,
     WatchedNodeClaim,
@@ -30,6 +28,7 @@ from relay.watched_kinds import (
     WatchedPoolOrClass,
     WatchedTaint,
 )
+from relay.watched_room import BufferSpec, WatchedBuffer
 from shared.api import labels as names
 from shared.api.capacity_buffer import ACTIVE_CAPACITY
 from shared.api.meta import ObjectMeta
