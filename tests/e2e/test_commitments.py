@@ -100,6 +100,7 @@ def status(world: World, type_: str) -> tuple[str, str]:
     return current.get("status", ""), current.get("message", "")
 
 
+@pytest.mark.long
 def test_the_catalog_function_reads_and_stores_them_each_hour(world: World) -> None:
     run_pods(world, 3)
     world.run_for(75 * MINUTE)

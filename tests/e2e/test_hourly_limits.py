@@ -120,6 +120,7 @@ def test_launches_without_capacity_use_up_nothing_whoever_tried_them(world: Worl
     world.run_until(lambda: len(running(world)) == 4, limit=15 * MINUTE)
 
 
+@pytest.mark.long
 def test_drifted_nodes_are_replaced_up_to_the_limit_an_hour(world: World) -> None:
     created = pool("removals=2")
     created["spec"]["disruption"] = {"budgets": [{"nodes": "100%"}], "consolidateAfter": "Never"}

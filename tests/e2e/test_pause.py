@@ -237,6 +237,7 @@ def test_a_machine_that_does_not_join_stays_while_the_cluster_is_paused(tmp_path
         world.run_until(lambda: instance.id not in {i.id for i in world.instances()}, limit=timedelta(minutes=10))
 
 
+@pytest.mark.long
 def test_a_paused_pool_launches_nothing_and_keeps_its_nodes_while_others_go_on(shell: Shell) -> None:
     world = shell.world
     world.apply([deployment("web", 4)])

@@ -25,6 +25,7 @@ def blocked_drain(world: World) -> None:
     world.run_until(lambda: len(world.instances()) == 1, limit=LIMIT)
 
 
+@pytest.mark.long
 def test_a_drain_that_is_blocked_for_two_hours_is_one_chain_that_is_not_cut(world: World) -> None:
     blocked_drain(world)
     own = [i for i in world.aws.functions.invocations if i.function == "termination" and i.trigger == "Drain"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from local.world import sample_objects
 from shared.api import labels
 from tests.e2e.aws_failures.conditions import MINUTE, assert_nothing_lost_or_doubled, launched
@@ -33,6 +35,7 @@ def start(world: World) -> None:
     world.run_for(5 * MINUTE)
 
 
+@pytest.mark.long
 def test_pods_run_on_demand_for_two_hours_and_return_to_spot_once(world: World) -> None:
     start(world)
     assert set(capacity_types(world)) == {"spot"}
