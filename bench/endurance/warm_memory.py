@@ -3,6 +3,9 @@
 The handler runs in a process of its own, as on Lambda. The Kubernetes API is a stub in a second process, AWS is local
 in a third. The cluster changes between invocations: 50 of its pods each time. Resident memory moves by whole steps of
 the allocator, so the blocks that Python's objects use are counted too: a leak shows in both.
+
+``python -m bench.endurance.warm_memory FUNCTION`` measures one function, for a quarter of an hour, and saves it in
+warm_memory.json; the part of RESULTS.md has what is saved.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 Measured = dict[str, dict[str, float]]
 """By the number of invocations: MiB, and blocks of Python's allocator."""
+RESULTS = Path(__file__).parent / "warm_memory.json"
 NODES, PODS = 5, 1_200
 INVOCATIONS = 10_000
 _FIRST = 1_000
@@ -48,18 +52,18 @@ EVENTS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def run() -> list[dict[str, str]]:
-    """The rows of this part: two functions are measured at a time."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(_in_a_process, EVENTS)
-        return [_row(function, measured) for function, measured in zip(EVENTS, results, strict=True)]
+    """The rows of this part: of the functions that were measured."""
+    saved = _saved()
+    return [_row(function, saved[function]) for function in EVENTS if function in saved]
 
 
-def _in_a_process(function: str) -> Measured:
-    """The measurement in a process of its own: two local accounts can't be in one."""
-    command = [sys.executable, "-m", "bench.endurance.warm_memory", function]
-    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    measured: Measured = json.loads(process.stdout.splitlines()[-1])
-    return measured
+def _saved() -> dict[str, Measured]:
+    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+
+
+def save(function: str, measured: Measured) -> None:
+    """Save what was measured of a function in place of its earlier measurement."""
+    RESULTS.write_text(json.dumps(_saved() | {function: measured}, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(function: str, invocations: int = INVOCATIONS) -> Measured:
@@ -117,4 +121,4 @@ def _row(function: str, measured: Measured) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1])))
+    save(sys.argv[1], measure(sys.argv[1]))
