@@ -11,11 +11,14 @@ from shared.api.capacity_buffer import SCALABLE_KINDS, CapacityBuffer, Scalable,
 from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
 from shared.api.pod_group import StoredPodGroup
+from shared.api.provisioning_request import ProvisioningRequest
+from shared.cluster.provisioning_requests import RequestedRoom, wanted_room
 from shared.scheduling.decision import UnschedulableReason
 from shared.snapshot import BufferObjects, InvalidObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import datetime
 
     from shared.api.pod_group import PodGroup
     from shared.api.pod_references import PodGroupKey
@@ -77,6 +80,19 @@ def decode_pod_groups(
     """The PodGroups of all three kinds."""
     groups = [stored.pod_group() for stored in decode_objects(of_kind("PodGroup"), StoredPodGroup, invalid)]
     return {group.key: group for group in groups}
+
+
+def decode_requests(
+    of_kind: Callable[[str], Iterable[Raw]], pods: Iterable[Pod], invalid: list[InvalidObject], *, now: datetime
+) -> RequestedRoom:
+    """What the ProvisioningRequests want that nodes are launched or kept for."""
+    requests = decode_objects(of_kind("ProvisioningRequest"), ProvisioningRequest, invalid)
+    wanted = [request for request in requests if request.is_served and not request.has_ended]
+    if not wanted:
+        return RequestedRoom()
+    templates = decode_objects(of_kind("PodTemplate"), StoredPodTemplate, invalid)
+    by_name = {(t.metadata.namespace or "default", t.name): t for t in templates}
+    return wanted_room(lambda namespace, name: by_name.get((namespace or "default", name)), wanted, pods, now=now)
 
 
 def as_mapping(raw: Raw) -> dict[str, Any]:

@@ -81,7 +81,7 @@ USED_KINDS = frozenset(
     {
         *("Pod", "Node", "NodeClaim", "NodePool", "Provisioner", "DaemonSet", "LimitRange", "Namespace"),
         *("PersistentVolume", "PersistentVolumeClaim", "StorageClass", "CSIDriver", "CSINode", "PodDisruptionBudget"),
-        *("CapacityBuffer", "PodGroup", "PodTemplate", "NodeOverlay", "RuntimeClass"),
+        *("CapacityBuffer", "PodGroup", "PodTemplate", "ProvisioningRequest", "NodeOverlay", "RuntimeClass"),
     }
 )
 """The kinds that a decision depends on, besides the workloads."""

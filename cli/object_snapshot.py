@@ -88,9 +88,11 @@ def snapshot_of(
     counts = {kind: len(raw) for kind, raw in by_kind.items()}
     added = manifest_pods.added_pods(all_of, listed, counts, used, invalid)
     runtime_classes = objects(RuntimeClass)
+    pods = admitted_pods((*listed, *added.pods), runtime_classes, refused)
+    requested = decoding.decode_requests(all_of, pods, invalid, now=now)
     snapshot = Snapshot(
         taken_at=now,
-        pods=admitted_pods((*listed, *added.pods), runtime_classes, refused),
+        pods=pods,
         nodes=objects(Node),
         node_claims=claims,
         node_pools=node_pools,
@@ -106,8 +108,8 @@ def snapshot_of(
         csi_drivers=objects(CSIDriver),
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
-        capacity_buffers=decoding.decode_buffers(all_of, invalid),
-        pod_groups=decoding.decode_pod_groups(all_of, invalid),
+        capacity_buffers=(*decoding.decode_buffers(all_of, invalid), *requested.buffers),
+        pod_groups={**decoding.decode_pod_groups(all_of, invalid), **requested.pod_groups},
         invalid=tuple(invalid),
         foreign_pools=foreign_pools(raw_pools),
         cluster_limits=cluster_limits(raw_pools),

@@ -40,6 +40,7 @@ _NAMESPACED = frozenset(
         "CapacityBuffer",
         "PodGroup",
         "PodTemplate",
+        "ProvisioningRequest",
     }
 )
 
@@ -109,6 +110,7 @@ def _joined(before: Snapshot, added: Snapshot) -> Snapshot:
         storage_classes=_replaced(before.storage_classes, added.storage_classes),
         pod_disruption_budgets=_replaced(before.pod_disruption_budgets, added.pod_disruption_budgets),
         capacity_buffers=tuple(buffers.values()),
+        pod_groups={**before.pod_groups, **added.pod_groups},
     )
 
 

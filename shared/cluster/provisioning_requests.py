@@ -7,6 +7,7 @@ PodGroup of all these chunks.
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 from shared.api.capacity_buffer import CapacityBuffer, CapacityBufferSpec, LocalObjectRef, StoredPodTemplate
@@ -20,12 +21,15 @@ from shared.cluster.errors import NotFoundError
 from shared.snapshot import BufferObjects, InvalidObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from shared.api.kubernetes import Pod
     from shared.api.provisioning_request import ProvisioningRequest
     from shared.cluster.client import Client
+
+    Templates = Callable[[str, str], StoredPodTemplate | None]
+    """PodTemplates by namespace and name."""
 
 MOST = 100
 """As many requests are looked at in a decision, the oldest; the others wait."""
@@ -39,13 +43,9 @@ class RequestedRoom(Struct, kw_only=True):
 
 
 def wanted_room(
-    client: Client, requests: Iterable[ProvisioningRequest], pods: Iterable[Pod], *, now: datetime
+    templates: Templates, requests: Iterable[ProvisioningRequest], pods: Iterable[Pod], *, now: datetime
 ) -> RequestedRoom:
-    """What open requests want: the pods of their pod sets that aren't among the cluster's ``pods`` yet.
-
-    Raises:
-        ApiError: the API server can't be read.
-    """
+    """What open requests want: the pods of their pod sets that aren't among the cluster's ``pods`` yet."""
     oldest = sorted(requests, key=lambda r: (r.metadata.creation_timestamp or now, r.ref))[:MOST]
     consumed = Counter(
         (pod.metadata.namespace, name)
@@ -55,7 +55,7 @@ def wanted_room(
     buffers: list[BufferObjects] = []
     groups: dict[PodGroupKey, PodGroup] = {}
     for request in oldest:
-        own = _buffers(client, request, 0 if request.is_expired(now) else None, consumed)
+        own = _buffers(templates, request, 0 if request.is_expired(now) else None, consumed)
         buffers += own
         waiting = sum(objects.buffer.spec.replicas or 0 for objects in own)
         if waiting:
@@ -67,7 +67,7 @@ def wanted_room(
 
 
 def _buffers(
-    client: Client, request: ProvisioningRequest, chunks: int | None, consumed: Counter[tuple[str, str]]
+    templates: Templates, request: ProvisioningRequest, chunks: int | None, consumed: Counter[tuple[str, str]]
 ) -> list[BufferObjects]:
     """The request's pod sets as buffers, each with so many ``chunks``, or its count less the pods that exist."""
     exist = consumed[request.metadata.namespace, request.metadata.name]
@@ -90,7 +90,7 @@ def _buffers(
         buffers.append(
             BufferObjects(
                 buffer=CapacityBuffer(metadata=metadata, spec=spec, kind=request.kind, api_version=request.api_version),
-                pod_template=_template(client, request.metadata.namespace, template),
+                pod_template=templates(request.metadata.namespace, template),
                 request=request,
                 pod_set=number,
             )
@@ -98,11 +98,19 @@ def _buffers(
     return buffers
 
 
-def _template(client: Client, namespace: str, name: str) -> StoredPodTemplate | None:
-    """The PodTemplate; None if there is no valid one of that name. A queue may create it after the request."""
-    try:
-        stored = client.get(resources.POD_TEMPLATES.path(name, namespace=namespace)) if name else None
-    except NotFoundError:
-        return None
-    decoded = listing.decode(stored, resources.POD_TEMPLATES, StoredPodTemplate) if stored is not None else None
-    return None if isinstance(decoded, InvalidObject) else decoded
+def templates_of(client: Client) -> Templates:
+    """The cluster's PodTemplates by name; None if there is no valid one. A queue may create it after the request.
+
+    Calling it raises ApiError if the API server can't be read.
+    """
+
+    @cache
+    def template(namespace: str, name: str) -> StoredPodTemplate | None:
+        try:
+            stored = client.get(resources.POD_TEMPLATES.path(name, namespace=namespace)) if name else None
+        except NotFoundError:
+            return None
+        decoded = listing.decode(stored, resources.POD_TEMPLATES, StoredPodTemplate) if stored is not None else None
+        return None if isinstance(decoded, InvalidObject) else decoded
+
+    return template

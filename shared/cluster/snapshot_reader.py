@@ -133,7 +133,8 @@ class SnapshotReader:
         invalid.extend((*invalid_buffers, *invalid_requests))
         requested = RequestedRoom()
         if requests:
-            requested = provisioning_requests.wanted_room(self.client, requests, pods.objects, now=now)
+            templates = provisioning_requests.templates_of(self.client)
+            requested = provisioning_requests.wanted_room(templates, requests, pods.objects, now=now)
         csi_nodes = list_all(resources.CSI_NODES, CSINode)
         daemon_sets = list_all(resources.DAEMON_SETS, DaemonSet)
         _require_pods(pods.objects, daemon_sets)
