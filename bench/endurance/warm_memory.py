@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,16 +55,18 @@ EVENTS: dict[str, Callable[[], dict[str, Any]]] = {
 def run() -> list[dict[str, str]]:
     """The rows of this part: of the functions that were measured."""
     saved = _saved()
-    return [_row(function, saved[function]) for function in EVENTS if function in saved]
+    return [_row(function, **saved[function]) for function in EVENTS if function in saved]
 
 
-def _saved() -> dict[str, Measured]:
+def _saved() -> dict[str, dict[str, Any]]:
+    """By function, the day of its measurement and what was measured."""
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
 def save(function: str, measured: Measured) -> None:
     """Save what was measured of a function in place of its earlier measurement."""
-    RESULTS.write_text(json.dumps(_saved() | {function: measured}, indent=1) + "\n", encoding="utf-8")
+    saved = _saved() | {function: {"day": time.strftime("%Y-%m-%d"), "after": measured}}
+    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
 
 
 def measure(function: str, invocations: int = INVOCATIONS) -> Measured:
@@ -107,16 +110,17 @@ def growth(measured: Mapping[str, Mapping[str, float]]) -> tuple[float, float]:
     return whole["mib"] - half["mib"], whole["blocks"] - half["blocks"]
 
 
-def _row(function: str, measured: Measured) -> dict[str, str]:
-    mib, blocks = growth(measured)
+def _row(function: str, *, day: str, after: Measured) -> dict[str, str]:
+    mib, blocks = growth(after)
+    measured = (
+        f"after {int(number):,} invocations {at['mib']:.1f} MiB, {at['blocks']:,.0f} blocks"
+        for number, at in after.items()
+    )
     return {
         "measurement": f"memory of a warm {function} function, its second half of invocations",
         "target": "at most 2 MiB, 1,000 blocks",
         "result": f"{mib:+.1f} MiB, {blocks:+,.0f} blocks",
-        "method": "; ".join(
-            f"after {int(number):,} invocations {at['mib']:.1f} MiB, {at['blocks']:,.0f} blocks"
-            for number, at in measured.items()
-        ),
+        "method": f"{'; '.join(measured)}; {day}",
     }
 
 
