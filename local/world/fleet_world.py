@@ -79,10 +79,7 @@ class MemberCluster(MutableStruct, kw_only=True):
 
     def has_observed(self) -> bool:
         """Whether its relay has observed all changes."""
-        store = self.control_plane.store
-        return self.relay is None or self.relay.has_observed(
-            lambda resource: store.version_of(store.kind(resource.api_version, resource.kind))
-        )
+        return self.relay is None or relays.have_observed([self.relay], self.control_plane.store)
 
 
 class FleetWorld:

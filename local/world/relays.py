@@ -10,17 +10,32 @@ from functions.relay import tenure
 from infra import function_sizes
 from infra.cluster.kubernetes import cluster_manifests
 from local.aws.iam_enforcement import credentials
+from local.kubernetes.errors import ApiError
 from relay.relay import Relay
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from local.aws.lambda_functions import LambdaFunctions
+    from local.kubernetes.registry.store import Store
     from local.world.control_plane import ControlPlane
+    from shared.cluster.resources import Resource
 
 _MAX_BACKOFF_SECONDS = 0.05
+
+
+def have_observed(relays: Iterable[Relay], store: Store) -> bool:
+    """Whether the relays have observed all changes of a cluster, which may lack some of the kinds that they watch."""
+
+    def version_of(resource: Resource) -> int:
+        try:
+            return store.version_of(store.kind(resource.api_version, resource.kind))
+        except ApiError:
+            return 0
+
+    return all(relay.has_observed(version_of) for relay in relays)
 
 
 def pod(

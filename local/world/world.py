@@ -20,7 +20,6 @@ from local.clock import Clock, RealTimeClock
 from local.faults import Faults
 from local.kubelets.kubelets import HEARTBEAT, Kubelets
 from local.kubernetes import kinds
-from local.kubernetes.errors import ApiError
 from local.world import catalog_cache, custom_resource_definitions, foreign_objects, relays, webhook_calls
 from local.world.apply import apply_object, read_objects
 from local.world.control_plane import ControlPlane, EmbeddedControlPlane
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from local.kubernetes.objects import Obj
     from local.kubernetes.registry.store import Store
     from relay.relay import Relay
-    from shared.cluster.resources import Resource
 
 
 class World:
@@ -265,14 +263,7 @@ class World:
         if self.control_plane.in_real_time:
             return False  # the loop doesn't need to know that nothing can happen before it skips time
         running = relays.of_function(self.aws.functions) if self.relay is None else [self.relay]
-        has_observed = all(relay.has_observed(self._version_of) for relay in running)
-        return bool(self.aws.functions.running) or not has_observed
-
-    def _version_of(self, resource: Resource) -> int:
-        try:
-            return self.store.version_of(self.store.kind(resource.api_version, resource.kind))
-        except ApiError:
-            return 0
+        return bool(self.aws.functions.running) or not relays.have_observed(running, self.store)
 
     # What users do
 
