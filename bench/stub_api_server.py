@@ -59,7 +59,8 @@ class StubResponses:
             "ec2nodeclasses": _written([node_class("demo")]),
         }
         self._minutes: Minutes | None = None
-        self._lease: dict[str, Any] = {"metadata": {"name": "lease", "namespace": "kube-system"}, "spec": {}}
+        self._leases: dict[str, dict[str, Any]] = {}
+        """By name: what a function holds isn't held for another, such as Karpenter."""
 
     @property
     def _current(self) -> int:
@@ -77,7 +78,7 @@ class StubResponses:
     def get(self, path: str, query: dict[str, str]) -> bytes:
         """A page of a list, or one object: the lease, a node, a NodeClaim."""
         if "/leases/" in path:
-            return self._stored(self._lease)
+            return self._stored(self._lease(path))
         above, plural = path.rsplit("/", 2)[-2:]
         if above in _SINGLE:
             return self._stored(self._object(above, plural))
@@ -97,6 +98,10 @@ class StubResponses:
         metadata = {"resourceVersion": str(self._current), "continue": str(end) if end < len(items) else ""}
         return b'{"metadata":%b,"items":[%b]}' % (json.dumps(metadata).encode(), b",".join(items[start:end]))
 
+    def _lease(self, path: str) -> dict[str, Any]:
+        name = path.rpartition("/")[2]
+        return self._leases.setdefault(name, {"metadata": {"name": name, "namespace": "kube-system"}, "spec": {}})
+
     def delete(self, path: str) -> bytes:
         """The deleted object, which its finalizers keep for later reads."""
         above, name = path.rsplit("/", 2)[-2:]
@@ -111,7 +116,7 @@ class StubResponses:
 
     def write(self, path: str, body: dict[str, Any] | list[Any]) -> bytes:
         """The created or changed object. A JSON patch, which is a list, changes nothing here."""
-        stored = self._lease if "/leases/" in path else {"metadata": {}}
+        stored = self._lease(path) if "/leases/" in path else {"metadata": {}}
         if isinstance(body, dict):
             _merge(stored, body)
         stored["metadata"].setdefault("uid", stored["metadata"].get("name", ""))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from shared.api.nodepool import NodePool
 
 THE_CLUSTER = "the cluster"
+BY_TENON = "Tenon"
+"""Who set a pause that is renewed each minute while its reason lasts."""
 
 
 class Pause(Struct, kw_only=True):
@@ -37,15 +39,24 @@ class Pause(Struct, kw_only=True):
 
     @property
     def message(self) -> str:
-        """One sentence for users: since when, by whom, until when, and why."""
+        """One sentence for users: since when, by whom, until when, and why.
+
+        The end of a renewed pause moves each minute; it isn't said, so that the sentence, and its event, stay the same.
+        """
         parts = [f"{self.subject} is paused"]
         if self.since is not None:
             parts.append(f"since {_text(self.since)}")
         if self.by:
             parts.append(f"by {self.by}")
-        parts.append(f"until {_text(self.until)}" if self.until is not None else "until it is resumed")
+        parts.append(self._end)
         details = "; ".join(text for text in (self.reason, self.problem) if text)
         return " ".join(parts) + (f": {details}" if details else "")
+
+    @property
+    def _end(self) -> str:
+        if self.by == BY_TENON:
+            return "while this lasts"
+        return f"until {_text(self.until)}" if self.until is not None else "until it is resumed"
 
 
 def read_pause(annotations: Mapping[str, str], *, now: datetime, subject: str = THE_CLUSTER) -> Pause | None:

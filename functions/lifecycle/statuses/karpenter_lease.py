@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from shared.api.pause import pause_annotations, read_pause
+from shared.api.pause import BY_TENON, pause_annotations, read_pause
 from shared.cluster import cluster_pause
 from shared.cluster.lease import KARPENTER_LEASE, NAMESPACE, is_recent, read_lease
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 KARPENTER_NAMESPACES = (NAMESPACE, "karpenter")
 """Where Karpenter's documentation has installed it: kube-system, and before 0.33 karpenter."""
-PAUSED_BY = "Tenon"
 _RENEWED_WITHIN = timedelta(minutes=1)
 _PAUSED_FOR = timedelta(minutes=3)
 
@@ -31,12 +30,12 @@ def pause_while_held(context: ReconcileContext) -> None:
         return
     cluster, now = context.settings.cluster_name, context.now
     pause = read_pause(cluster_pause.lease_annotations(context.client, cluster=cluster), now=now)
-    if pause is not None and pause.by != PAUSED_BY:
+    if pause is not None and pause.by != BY_TENON:
         return
     annotations = pause_annotations(
         since=pause.since if pause is not None and pause.since is not None else now,
         until=now + _PAUSED_FOR,
-        by=PAUSED_BY,
+        by=BY_TENON,
         reason=f"Karpenter runs in the cluster: {holder} holds Lease {namespace}/{KARPENTER_LEASE}",
     )
     cluster_pause.write_annotations(context.client, annotations, cluster=cluster)

@@ -49,5 +49,7 @@ def test_nothing_is_launched_or_removed_until_it_stops(world: World, namespace: 
     assert {i.id for i in world.instances()} == instances
     assert not any(c["metadata"].get("deletionTimestamp") for c in world.claims())
     assert any(f"karpenter-5f6c_1 holds Lease {namespace}/{LEASE}" in e["message"] for e in events(world))
+    # The pause is renewed each minute, which is no news.
+    assert len(events(world, "Paused", kind="NodePool")) == 1
     world.run_until(lambda: len(world.pods(phase="Running")) == 8, limit=8 * MINUTE)
     assert world.failures() == []
