@@ -10,7 +10,6 @@ sooner its pods go; 50 nodes at most). Then the load falls, or rises and falls a
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import defaultdict
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from bench import scale_in
+from bench import saved_figures, scale_in
 from functions.disruption import savings_search
 from local.aws.backends import replaced
 from local.kubernetes import kinds
@@ -155,7 +154,7 @@ def _taints(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def saved() -> dict[str, dict[str, Any]]:
     """The saved outcomes by scenario, seed and rule."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def run() -> list[dict[str, str]]:
@@ -185,8 +184,7 @@ def main(arguments: list[str]) -> None:
             for rule in RULES:
                 outcome = measure(rule, scenario, seed)
                 outcomes = {**saved(), f"{scenario.name}, seed {seed}, {rule}": asdict(outcome)}
-                text = json.dumps(outcomes, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-                RESULTS.write_text(text, encoding="utf-8")
+                saved_figures.write(RESULTS, outcomes, sort_keys=True)
                 print(f"  {scenario.name}, seed {seed}, {rule}: {outcome}", flush=True)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec.structs import asdict
 
+from bench import saved_figures
 from local.kubelets.behavior import Timing
 from local.real import binary
 from local.real.cluster import RealControlPlane
@@ -138,7 +139,7 @@ def run() -> list[Row]:
 
 def saved() -> dict[str, dict[str, Any]]:
     """The saved runs by workload; further words of the key say how they differ from the default."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def save(measured: Measured, planned_pods: str, kubernetes: str = binary.EMBEDDED) -> None:
@@ -147,7 +148,7 @@ def save(measured: Measured, planned_pods: str, kubernetes: str = binary.EMBEDDE
     if kubernetes != binary.EMBEDDED:
         key = f"{key}, Kubernetes {kubernetes}"
     runs = {**saved(), key: asdict(measured)}
-    RESULTS.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, runs, sort_keys=True)
 
 
 def measure(name: str, planned_pods: str = NOMINATED, *, kubernetes: str = binary.EMBEDDED) -> Measured:

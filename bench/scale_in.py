@@ -11,7 +11,6 @@ moves, however soon the load may return. Both start from the same cluster: the g
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import time
 from datetime import timedelta
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from bench import saved_figures
 from functions.disruption import savings_search
 from local.aws.backends import replaced
 from local.world import Options, World, catalog_cache, sample_objects
@@ -192,13 +192,13 @@ def scale(world: World, replicas: int) -> None:
 
 def saved() -> dict[str, dict[str, Any]]:
     """The saved outcomes by scenario, seed and rule."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def save(scenario: Scenario, seed: int, rule: str, outcome: Outcome) -> None:
     """Save an outcome with the others."""
     outcomes = {**saved(), f"{scenario}, seed {seed}, {rule}": asdict(outcome)}
-    RESULTS.write_text(json.dumps(outcomes, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, outcomes, sort_keys=True)
 
 
 def run() -> list[dict[str, str]]:

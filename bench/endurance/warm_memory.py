@@ -4,7 +4,7 @@ The handler runs in a process of its own, as on Lambda. The Kubernetes API is a 
 in a third. The cluster changes between invocations: 50 of its pods each time. Resident memory moves by whole steps of
 the allocator, so the blocks that Python's objects use are counted too: a leak shows in both.
 
-``python -m bench.endurance.warm_memory FUNCTION`` measures one function, for a quarter of an hour, and saves it in
+``python -m bench.endurance.warm_memory FUNCTION`` measures one function, for up to an hour, and saves it in
 warm_memory.json; the part of RESULTS.md has what is saved.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from bench import stub_account
+from bench import saved_figures, stub_account
 from bench.stub_api_server import PENDING_PODS
 from infra import function_sizes
 
@@ -60,13 +60,13 @@ def run() -> list[dict[str, str]]:
 
 def _saved() -> dict[str, dict[str, Any]]:
     """By function, the day of its measurement and what was measured."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def save(function: str, measured: Measured) -> None:
     """Save what was measured of a function in place of its earlier measurement."""
     saved = _saved() | {function: {"day": time.strftime("%Y-%m-%d"), "after": measured}}
-    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, saved)
 
 
 def measure(function: str, invocations: int = INVOCATIONS) -> Measured:

@@ -14,7 +14,6 @@ nodes are given by the load, and what is left to decide is which of them are com
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import asdict
 
+from bench import saved_figures
 from bench.month import bill, load_generator, price_bound, purchases
 from bench.month.capacity_program import CapacityProgram
 from bench.month.catalog import DEFAULT_POOL, POOLS, RESOURCES, month_catalog
@@ -214,11 +214,11 @@ def save(outcome: Outcome) -> None:
     saved = _saved() | {
         outcome.load: {k: round(v, 4) if isinstance(v, float) else v for k, v in asdict(outcome).items()}
     }
-    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, saved)
 
 
 def _saved() -> dict[str, dict[str, Any]]:
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def run() -> list[dict[str, str]]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import saved_figures
 from bench.month import comparison, frontier_picture, load_generator, whole_node_bound
 from bench.month.catalog import month_catalog
 from bench.month.comparison import KARPENTER, TENON
@@ -81,11 +81,11 @@ def save(frontier: Frontier) -> None:
         "points": [[p.rules, p.setting, p.dollars, p.moved, p.wait_p99, p.nodes] for p in frontier.points],
     }
     saved = _saved() | {f"{frontier.load}, seed {frontier.seed}": {"load": frontier.load, **document}}
-    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, saved)
 
 
 def _saved() -> dict[str, dict[str, Any]]:
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def _read(saved: Mapping[str, Any]) -> Frontier:

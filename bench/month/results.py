@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from bench import saved_figures
 from bench.month.comparison import KARPENTER, TENON
 from shared.disruption.disruption_cost import RESTART_COST
 
@@ -29,12 +29,12 @@ def save(month: Month) -> None:
         totals[rules] = {k: v for k, v in asdict(outcome).items() if not k.endswith("_by_hour")}
     saved = _saved()
     saved.setdefault(month.load, {})[str(month.seed)] = totals
-    RESULTS.write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
+    saved_figures.write(RESULTS, saved)
 
 
 def _saved() -> dict[str, dict[str, Saved]]:
     """The months by load and seed."""
-    return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return saved_figures.read(RESULTS)
 
 
 def run() -> list[dict[str, str]]:
