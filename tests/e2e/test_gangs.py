@@ -9,6 +9,7 @@ import pytest
 
 from local.world import World, sample_objects
 from shared.api import labels as names
+from tests.e2e import zone_capacity
 from tests.e2e.pod_groups import definition
 from tests.e2e.world_state import events, running
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 MINUTE = timedelta(minutes=1)
 LARGE = {"cpu": "1200m", "memory": "3Gi"}
 """One pod of it fits on an m5.large."""
-ZONES = [f"us-east-1{letter}" for letter in "abcdf"]
 PODS = 8
 
 
@@ -47,17 +47,11 @@ def zones(world: World) -> set[str]:
     return {node["metadata"]["labels"][names.ZONE] for node in world.nodes()}
 
 
-def capacity(world: World, **instances: int) -> None:
-    """As many instances as are left in each zone, by its letter; none in the others."""
-    for zone in ZONES:
-        world.aws.capacity.set("on-demand", "*", zone, instances.get(zone[-1], 0))
-
-
 @pytest.mark.flow
 def test_what_was_launched_for_a_part_of_a_gang_goes_back_and_the_whole_is_launched_in_the_next_zone(
     world: World,
 ) -> None:
-    capacity(world, a=PODS - 1)
+    zone_capacity.leave(world, a=PODS - 1)
     start(world)
     world.run_until(lambda: bool(events(world, "GangIncomplete")), limit=2 * MINUTE)
     world.run_until(lambda: not world.instances(), limit=2 * MINUTE)
@@ -65,7 +59,7 @@ def test_what_was_launched_for_a_part_of_a_gang_goes_back_and_the_whole_is_launc
     messages = [event["message"] for event in events(world, "GangIncomplete", kind="PodGroup", name="train")]
     assert any("× m5.large on-demand us-east-1a" in message for message in messages)
 
-    capacity(world, b=3 * PODS)
+    zone_capacity.leave(world, b=3 * PODS)
     world.run_until(lambda: len(running(world)) == PODS, limit=15 * MINUTE)
     assert zones(world) == {"us-east-1b"}
     assert len(world.nodes()) == PODS
@@ -87,10 +81,10 @@ def test_a_gang_that_is_not_there_yet_buys_nothing(world: World) -> None:
 
 def test_attempts_have_a_brake(world: World) -> None:
     """A zone that always has a little capacity: for an hour, EC2 is asked for it a few times only."""
-    capacity(world, a=PODS - 1)
+    zone_capacity.leave(world, a=PODS - 1)
     start(world)
     for _ in range(60):
         world.run_for(MINUTE)
-        capacity(world, a=PODS - 1)
+        zone_capacity.leave(world, a=PODS - 1)
     assert running(world) == []
     assert 2 <= sum(e.get("count", 1) for e in events(world, "GangIncomplete")) <= 6

@@ -9,6 +9,7 @@ import pytest
 
 from local.world import World, sample_objects
 from shared.api import labels as names
+from tests.e2e import zone_capacity
 from tests.e2e.provisioning_requests import CHECK, conditions, definition, pod_template, request
 from tests.e2e.world_state import events, running
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 MINUTE = timedelta(minutes=1)
 LARGE = {"cpu": "1200m", "memory": "3Gi"}
 """One pod of it fits on an m5.large."""
-ZONES = [f"us-east-1{letter}" for letter in "abcdf"]
 PODS = 6
 
 
@@ -47,12 +47,6 @@ def consumers(replicas: int) -> dict[str, Any]:
     return deployment
 
 
-def capacity(world: World, **instances: int) -> None:
-    """As many instances as are left in each zone, by its letter; none in the others."""
-    for zone in ZONES:
-        world.aws.capacity.set("on-demand", "*", zone, instances.get(zone[-1], 0))
-
-
 @pytest.mark.flow
 def test_all_nodes_are_up_before_the_request_is_provided_and_its_pods_use_them(world: World) -> None:
     ask(world)
@@ -74,7 +68,7 @@ def test_all_nodes_are_up_before_the_request_is_provided_and_its_pods_use_them(w
 
 
 def test_a_part_goes_back_within_two_minutes_and_the_next_zone_has_all(world: World) -> None:
-    capacity(world, a=PODS - 1)
+    zone_capacity.leave(world, a=PODS - 1)
     ask(world)
     world.run_until(lambda: bool(events(world, "GangIncomplete")), limit=2 * MINUTE)
     world.run_until(lambda: not world.instances(), limit=2 * MINUTE)
@@ -86,7 +80,7 @@ def test_a_part_goes_back_within_two_minutes_and_the_next_zone_has_all(world: Wo
     assert provided[:2] == ("False", "CapacityIsNotFound")
     assert f"of {PODS} pods fit on nodes that are there" in provided[2]
 
-    capacity(world, b=3 * PODS)
+    zone_capacity.leave(world, b=3 * PODS)
     world.run_until(lambda: is_provided(world), limit=15 * MINUTE)
     assert {node["metadata"]["labels"][names.ZONE] for node in world.nodes()} == {"us-east-1b"}
 
