@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from shared.api.decode import DecodeError, decode, ref_of
 from shared.api.kubernetes import Pod
 from shared.api.pod_group import StoredPodGroup
 from shared.api.provisioning_request import ProvisioningRequest
-from shared.cluster.provisioning_requests import RequestedRoom, wanted_room
+from shared.cluster.provisioning_requests import wanted_room
 from shared.scheduling.decision import UnschedulableReason
 from shared.snapshot import BufferObjects, InvalidObject
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from shared.api.pod_group import PodGroup
     from shared.api.pod_references import PodGroupKey
+    from shared.cluster.provisioning_requests import RequestedRoom, Templates
 
 T = TypeVar("T")
 Raw = bytes | dict[str, Any]
@@ -48,13 +50,24 @@ def decode_pods(raw_pods: Iterable[Raw], refused: dict[str, UnschedulableReason]
     return pods
 
 
-def decode_buffers(of_kind: Callable[[str], Iterable[Raw]], invalid: list[InvalidObject]) -> tuple[BufferObjects, ...]:
+def pod_templates(of_kind: Callable[[str], Iterable[Raw]], invalid: list[InvalidObject]) -> Templates:
+    """The PodTemplates of the objects that ``of_kind`` gives by kind; they are decoded when the first is asked for."""
+
+    @cache
+    def by_name() -> dict[tuple[str, str], StoredPodTemplate]:
+        templates = decode_objects(of_kind("PodTemplate"), StoredPodTemplate, invalid)
+        return {(t.metadata.namespace or "default", t.name): t for t in templates}
+
+    return lambda namespace, name: by_name().get((namespace or "default", name))
+
+
+def decode_buffers(
+    of_kind: Callable[[str], Iterable[Raw]], templates: Templates, invalid: list[InvalidObject]
+) -> tuple[BufferObjects, ...]:
     """The CapacityBuffers that Tenon provides, with what they name, of the objects that ``of_kind`` gives by kind."""
     buffers = [b for b in decode_objects(of_kind("CapacityBuffer"), CapacityBuffer, invalid) if b.is_active]
     if not buffers:
         return ()
-    templates = decode_objects(of_kind("PodTemplate"), StoredPodTemplate, invalid)
-    by_name = {(t.metadata.namespace or "default", t.name): t for t in templates}
     workloads = {
         (kind, w.metadata.namespace or "default", w.name): w
         for kind in SCALABLE_KINDS
@@ -67,7 +80,7 @@ def decode_buffers(of_kind: Callable[[str], Iterable[Raw]], invalid: list[Invali
         objects.append(
             BufferObjects(
                 buffer=buffer,
-                pod_template=by_name.get((namespace, template.name)) if template else None,
+                pod_template=templates(namespace, template.name) if template else None,
                 workload=workloads.get((scalable.kind, namespace, scalable.name)) if scalable else None,
             )
         )
@@ -83,16 +96,16 @@ def decode_pod_groups(
 
 
 def decode_requests(
-    of_kind: Callable[[str], Iterable[Raw]], pods: Iterable[Pod], invalid: list[InvalidObject], *, now: datetime
+    of_kind: Callable[[str], Iterable[Raw]],
+    templates: Templates,
+    pods: Iterable[Pod],
+    invalid: list[InvalidObject],
+    *,
+    now: datetime,
 ) -> RequestedRoom:
     """What the ProvisioningRequests want that nodes are launched or kept for."""
     requests = decode_objects(of_kind("ProvisioningRequest"), ProvisioningRequest, invalid)
-    wanted = [request for request in requests if request.is_served and not request.has_ended]
-    if not wanted:
-        return RequestedRoom()
-    templates = decode_objects(of_kind("PodTemplate"), StoredPodTemplate, invalid)
-    by_name = {(t.metadata.namespace or "default", t.name): t for t in templates}
-    return wanted_room(lambda namespace, name: by_name.get((namespace or "default", name)), wanted, pods, now=now)
+    return wanted_room(templates, (request for request in requests if request.is_open), pods, now=now)
 
 
 def as_mapping(raw: Raw) -> dict[str, Any]:

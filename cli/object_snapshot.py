@@ -89,7 +89,8 @@ def snapshot_of(
     added = manifest_pods.added_pods(all_of, listed, counts, used, invalid)
     runtime_classes = objects(RuntimeClass)
     pods = admitted_pods((*listed, *added.pods), runtime_classes, refused)
-    requested = decoding.decode_requests(all_of, pods, invalid, now=now)
+    templates = decoding.pod_templates(all_of, invalid)
+    requested = decoding.decode_requests(all_of, templates, pods, invalid, now=now)
     snapshot = Snapshot(
         taken_at=now,
         pods=pods,
@@ -108,7 +109,7 @@ def snapshot_of(
         csi_drivers=objects(CSIDriver),
         volume_attachments=objects(VolumeAttachment),
         pod_disruption_budgets=objects(PodDisruptionBudget),
-        capacity_buffers=(*decoding.decode_buffers(all_of, invalid), *requested.buffers),
+        capacity_buffers=(*decoding.decode_buffers(all_of, templates, invalid), *requested.buffers),
         pod_groups={**decoding.decode_pod_groups(all_of, invalid), **requested.pod_groups},
         invalid=tuple(invalid),
         foreign_pools=foreign_pools(raw_pools),

@@ -83,7 +83,7 @@ class Snapshot(Struct, kw_only=True, dict=True):
     with the end of its shift: nothing is launched or disrupted there. ``last_hour`` is what NodePools launched and
     removed, for their hourly limits. ``growth`` are pods that are expected: nodes that are launched for pods have room
     for them too. ``pod_groups`` are the PodGroups of pods that wait for a node, and Kubernetes' own ones of pods that
-    run; each ProvisioningRequest is one of the pods that it waits for.
+    run, and one for each ProvisioningRequest: its pods that don't exist yet.
     """
 
     taken_at: datetime

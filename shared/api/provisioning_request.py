@@ -109,6 +109,11 @@ class ProvisioningRequest(NamedObject):
         conditions = self.status.conditions
         return is_true(conditions, FAILED) or is_true(conditions, BOOKING_EXPIRED)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nodes are launched or kept for it."""
+        return self.is_served and not self.has_ended
+
     def is_expired(self, now: datetime) -> bool:
         """Whether its booking or, if it isn't provided, its time to wait is over."""
         provided = condition(self.status.conditions, PROVISIONED)

@@ -330,7 +330,7 @@ def list_provisioning_requests(
     else:
         looked["until"] = now + _LOOKED_FOR
         return (), ()
-    return tuple(r for r in listed.objects if r.is_served and not r.has_ended), listed.invalid
+    return tuple(r for r in listed.objects if r.is_open), listed.invalid
 
 
 def list_raw(client: Client, *kinds: Resource) -> list[dict[str, Any]]:
